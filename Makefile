@@ -4,6 +4,7 @@
 # make test-short   of these what has differed between Pythons
 # make check  format, lint, types, import contracts, ceilings of size and plainness
 # make docs   the reference pages, from the tables of the program
+# make dist   the one file of each architecture, with checksums, in dist
 # Everything lives in .venv; a second call starts at once.
 
 VENV   := .venv
@@ -18,7 +19,7 @@ SHORT := $(wildcard tests/test_*.py) tests/process tests/postgres/server/test_ke
          tests/recording/test_packed_roundtrip.py tests/terminal/test_main_job.py
 INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-root test-short test-long check format bench docs screenshot clean
+.PHONY: demo test test-root test-short test-long check format bench docs dist screenshot clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/pgtop-tune demo $(ARGS)
@@ -36,21 +37,24 @@ test-long: $(VENV)/.tested-with
 	@PGTOP_TUNE_EXPLORE=1 $(BIN)/python -m pytest -m "long or hypothesis" $(ARGS)
 
 check: $(VENV)/.tested-with
-	@$(BIN)/ruff format --check pgtop_tune tests docs
-	@$(BIN)/ruff check pgtop_tune tests docs
+	@$(BIN)/ruff format --check pgtop_tune tests docs packaging
+	@$(BIN)/ruff check pgtop_tune tests docs packaging
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python tests/plainness.py
 
 format: $(VENV)/.tested-with
-	@$(BIN)/ruff format pgtop_tune tests docs
-	@$(BIN)/ruff check --fix pgtop_tune tests docs
+	@$(BIN)/ruff format pgtop_tune tests docs packaging
+	@$(BIN)/ruff check --fix pgtop_tune tests docs packaging
 
 bench: $(VENV)/.tested-with
 	@$(BIN)/python tests/benchmarks/live_screen.py $(ARGS)
 
 docs: $(VENV)/.tested-with
 	@$(BIN)/python docs/generate.py
+
+dist: $(VENV)/.installed
+	@$(BIN)/python packaging/one_file.py dist
 
 screenshot: $(VENV)/.tested-with
 	@$(BIN)/python docs/screenshot.py $(ARGS)
@@ -81,4 +85,4 @@ $(VENV)/.tested-with: $(VENV)/.installed requirements-dev.lock
 	@touch $@
 
 clean:
-	@rm -rf $(VENV) .venvs .servers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .venvs .servers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -11,12 +11,12 @@ import errno
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from pgtop_tune.process import guard
+from pgtop_tune.process.own_program import file_argv
 
 Output = int | IO[bytes] | None
 """Where a stream of the program goes: subprocess.PIPE, DEVNULL, STDOUT, an open file, or None to share ours."""
@@ -292,7 +292,7 @@ def _guard_argv(
         words.append("--remove-on-exit")
     if uid is not None:
         words += ["--user", f"{uid}:{gid}"]
-    return [sys.executable, "-I", "-S", guard.__file__, *words, "--", *argv]
+    return [*file_argv(guard.__file__), *words, "--", *argv]
 
 
 def _word(name: str) -> bytes:

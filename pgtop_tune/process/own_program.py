@@ -1,7 +1,8 @@
-"""This program as a child of its own: the words that start it, once it is sure that they do.
+"""This program as a child of its own, whichever way it was started: a checkout, an environment, or a directory that
+start.py runs it from. The words that start a child, once it is sure that they do.
 
-A child looks for the package in the directories of its interpreter, not in the working directory nor in a zip archive
-that this process was started from. A revert watchdog that cannot import the package would revert nothing.
+A child looks for its modules in the directories of the interpreter, or in the tree of start.py: not in the working
+directory, and not in an archive. A revert watchdog that cannot import the package would revert nothing.
 """
 
 from __future__ import annotations
@@ -10,32 +11,88 @@ import errno
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 _PACKAGE: Final = "pgtop_tune"
-_PROBE: Final = f"import {_PACKAGE}.cli.commands.revert, sys; sys.stdout.write({_PACKAGE}.__file__)"
+_PROBED: Final = f"{_PACKAGE}.cli.child_probe"
 _PATIENCE_S: Final = 60.0
+_ALONE: Final = ("-I", "-S")
+"""Neither variables nor directories of the account, and no packages but ours."""
+
+
+class _Start:
+    """The way this process was started.
+
+    Attributes:
+        file: start.py, where it is what has started us.
+        lock: A descriptor that keeps the tree of start.py from being removed.
+    """
+
+    file: str = ""
+    lock: int | None = None
+
+
+_start: Final = _Start()
+
+
+def started_by(file: str, lock: int | None) -> None:
+    """Take note that start.py has started us.
+
+    Args:
+        file: Its path.
+        lock: A descriptor that keeps its tree from being removed; None where nothing does.
+    """
+    _start.file, _start.lock = file, lock
 
 
 def own_argv(module: str = _PACKAGE) -> list[str]:
     """Return the interpreter and the words that run a module of this package in a child. Blocking the first time.
 
     Raises:
-        OSError: A child cannot import the package, or imports another one.
+        OSError: A child does not start, cannot import the package, or imports another one.
     """
-    if reason := _why_not(os.environ.get("PYTHONPATH", "")):
+    if reason := _why_not(_start.file, os.environ.get("PYTHONPATH", "")):
         raise OSError(errno.ENOEXEC, f"{reason}; install pgtop-tune into a virtual environment")
-    return [sys.executable, "-P", "-m", module]
+    return _words(module)
+
+
+def file_argv(file: str) -> list[str]:
+    """Return the interpreter and the words that run a file of this package that needs nothing but Python's own library.
+
+    Raises:
+        OSError: It is no file, but part of an archive; or nobody knows where the interpreter is.
+    """
+    if not os.path.isfile(file):
+        reason = f"{file} is inside an archive, and a child cannot run it"
+        raise OSError(errno.ENOEXEC, f"{reason}; install pgtop-tune into a virtual environment")
+    return [_interpreter(), *_ALONE, file]
+
+
+def held_descriptors() -> Sequence[int]:
+    """Return the descriptors that a child has to inherit if it is to find its files after our end."""
+    return () if _start.lock is None else (_start.lock,)
+
+
+def _words(module: str) -> list[str]:
+    if not _start.file:
+        return [_interpreter(), "-P", "-m", module]
+    return [*file_argv(_start.file), *([] if module == _PACKAGE else [f"--module={module}"])]
+
+
+def _interpreter() -> str:
+    if not sys.executable:
+        raise OSError(errno.ENOENT, "Python does not know where its own program is; start pgtop-tune by a full path")
+    return sys.executable
 
 
 @cache
-def _why_not(python_path: str) -> str:
+def _why_not(start_file: str, python_path: str) -> str:
     try:
         child = subprocess.run(
-            [sys.executable, "-P", "-c", _PROBE], stdin=subprocess.DEVNULL, capture_output=True, cwd="/", check=False,
-            timeout=_PATIENCE_S,
+            _words(_PROBED), stdin=subprocess.DEVNULL, capture_output=True, cwd="/", check=False, timeout=_PATIENCE_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "a child of this program does not start within a minute"

@@ -12,13 +12,13 @@ import errno
 import os
 import select
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
 from typing import Final
 
 from pgtop_tune.process import path_server
+from pgtop_tune.process.own_program import file_argv
 
 PATIENCE_S: Final = 2.0
 """A look is a matter of microseconds; on a disk that is full of work, of milliseconds."""
@@ -109,7 +109,7 @@ class PathLooks:
 def _started() -> subprocess.Popen[bytes]:
     """Return a process that is ready to look. It holds nothing of ours that somebody may wait for."""
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", path_server.__file__],
+        file_argv(path_server.__file__),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 WELL: Final = b"well\n"
@@ -71,33 +70,38 @@ class RevertWatchdog:
         Raises:
             OSError: It cannot be started, or does not run.
         """
+        # This file is run by itself, too, without the package.
+        from pgtop_tune.process.own_program import file_argv, held_descriptors
+
         times = (repr(time.clock_gettime(_CLOCK) + within_s), repr(patience_s))
         self.process: Final = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(__file__)), *times, last_word, "--", *argv],
+            [*file_argv(__file__), *times, last_word, "--", *argv],
             stdin=subprocess.DEVNULL if outlives_us else subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env=dict(env),
             cwd="/",
-            pass_fds=tuple(pass_fds),
+            pass_fds=(*pass_fds, *held_descriptors()),
             start_new_session=True,
         )
         self._check_it_stands()
 
     def _check_it_stands(self) -> None:
         """Wait for its first word: a change is made only once the process stands that reverts it."""
-        pipe = self.process.stdout
+        pipe, problems = self.process.stdout, self.process.stderr
         assert pipe is not None
-        with pipe:
+        assert problems is not None
+        with pipe, problems:
             poll = select.poll()
             poll.register(pipe, select.POLLIN)
             if poll.poll(1000.0 * _START_S) and pipe.read(len(STANDS)) == STANDS:
                 return
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-        self.process.kill()
-        self.process.wait()
-        raise OSError(errno.ENOEXEC, "its process does not run")
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+            self.process.kill()
+            self.process.wait()
+            last_line = problems.read().decode(errors="replace").strip().rpartition("\n")[2]
+        raise OSError(errno.ENOEXEC, f"its process does not run{last_line and f' ({last_line})'}")
 
     def give(self, copy: bytes) -> None:
         """Hand the command its standard input; one that outlives us has no pipe, and gets nothing."""
@@ -135,6 +139,7 @@ def watch(until_s: float, patience_s: float, last_word: str, argv: Sequence[str]
     os.write(1, STANDS)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
     os.close(nowhere)
     listens = stat.S_ISFIFO(os.fstat(0).st_mode)
     begun, copy = bytearray(), b""

@@ -93,6 +93,8 @@ def test_commits_that_do_not_wait_for_the_disk_are_found_better(loaded: Throwawa
     assert json.loads(kept.read_text())["pairs"] == record["pairs"]
 
 
+@pytest.mark.also_from_one_file
+@pytest.mark.usefixtures("started_from")
 @pytest.mark.long
 def test_a_kill_in_mid_block_leaves_the_old_value(loaded: Throwaway, tmp_path: Path) -> None:
     before = auto_conf(loaded)

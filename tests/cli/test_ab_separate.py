@@ -86,6 +86,8 @@ def test_a_value_that_takes_a_restart_is_judged_in_pairs_and_put_back_to_the_byt
     assert shown(loaded, "shared_buffers") == "32MB"
 
 
+@pytest.mark.also_from_one_file
+@pytest.mark.usefixtures("started_from")
 @pytest.mark.long
 def test_a_kill_at_any_moment_leaves_the_old_values_and_nothing_pending(loaded: Throwaway, tmp_path: Path) -> None:
     before, draw = auto_conf_of(loaded), random.Random(17)

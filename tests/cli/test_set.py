@@ -89,13 +89,15 @@ def test_a_signal_takes_it_back_at_once(own: Throwaway, tmp_path: Path, number: 
     assert shown(own, "work_mem") == "4MB"
 
 
+@pytest.mark.also_from_one_file
 def test_after_a_kill_it_is_taken_back_without_us_with_a_password_that_nobody_sees(
-    own: Throwaway, tmp_path: Path
+    own: Throwaway, tmp_path: Path, started_from: str
 ) -> None:
-    ask_for_password(own, "boss", PASSWORD)
+    boss = f"boss_{started_from.replace(' ', '_')}"
+    ask_for_password(own, boss, PASSWORD)
     with psycopg.connect(conninfo(own), autocommit=True) as connection:
-        connection.execute("ALTER ROLE boss SUPERUSER")
-    target = f"host={own.socket_dir} port={own.port} user=boss dbname=postgres"
+        connection.execute(f"ALTER ROLE {boss} SUPERUSER".encode())
+    target = f"host={own.socket_dir} port={own.port} user={boss} dbname=postgres"
     words = ("checkpoint_timeout=20min", "--for", "1h")
     with setting(own, tmp_path, *words, target=target, PGPASSWORD=PASSWORD) as process:
         until(lambda: shown(own, "checkpoint_timeout") == "20min")

@@ -187,6 +187,8 @@ def test_what_the_machine_starts_with_is_set_where_nobody_of_us_changed_it(
     assert sysctl(EXPIRE) == str(int(start) - 1)
 
 
+@pytest.mark.also_from_one_file
+@pytest.mark.usefixtures("started_from")
 @pytest.mark.root
 @pytest.mark.long
 def test_a_trial_of_both_halves_ends_with_a_signal_and_with_a_kill(
@@ -204,6 +206,8 @@ def test_a_trial_of_both_halves_ends_with_a_signal_and_with_a_kill(
     until(lambda: run("revert", "--list", home=tmp_path).out == "no changes in force\n")
 
 
+@pytest.mark.also_from_one_file
+@pytest.mark.usefixtures("started_from")
 @pytest.mark.root
 @pytest.mark.long
 def test_the_machine_is_restored_after_a_kill_also_when_the_server_has_gone(

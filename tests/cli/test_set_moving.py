@@ -76,6 +76,8 @@ def test_a_port_goes_there_and_back_by_commands(make_server: Callable[..., Throw
         assert auto_conf_of(server) == before
 
 
+@pytest.mark.also_from_one_file
+@pytest.mark.usefixtures("started_from")
 def test_a_port_on_trial_is_taken_back_after_a_kill(make_server: Callable[..., Throwaway], tmp_path: Path) -> None:
     with by_pg_ctl(make_server()) as server:
         before, words = auto_conf_of(server), ("port=6543", "--restart", "--yes", "--for", "1h", "-w")

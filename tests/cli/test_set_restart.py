@@ -107,6 +107,8 @@ def test_for_a_while_means_two_restarts_and_says_so(managed: Throwaway, tmp_path
     assert auto_conf_of(managed) == before
 
 
+@pytest.mark.also_from_one_file
+@pytest.mark.usefixtures("started_from")
 @pytest.mark.long
 def test_after_a_kill_the_old_values_are_in_force_again_without_us(managed: Throwaway, tmp_path: Path) -> None:
     before = auto_conf_of(managed)
@@ -124,6 +126,8 @@ def test_after_a_kill_the_old_values_are_in_force_again_without_us(managed: Thro
     assert auto_conf_of(managed) == before
 
 
+@pytest.mark.also_from_one_file
+@pytest.mark.usefixtures("started_from")
 @pytest.mark.long
 def test_killed_between_the_revert_and_its_restart_the_watchdog_restarts_the_server(
     managed: Throwaway, tmp_path: Path

@@ -1,0 +1,1 @@
+"""Tests of packages, manual pages and the package index's page."""

@@ -1,6 +1,8 @@
-"""Writes the completion files of bash, zsh and fish, which ask the program itself: `typer` knows the command table.
+"""Writes the completion files of bash, zsh and fish, which ask the program.
 
     python packaging/completion_files.py DIRECTORY
+
+Nothing in them names a command or an option: a newer program completes its own.
 """
 
 from __future__ import annotations

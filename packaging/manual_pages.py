@@ -1,6 +1,8 @@
 """Writes the manual pages, one for the program and one for each command, from the table of commands.
 
     python packaging/manual_pages.py DIRECTORY
+
+Their date is that of the version, so that the same sources make the same pages.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def _page(call: tuple[str, ...], command: Any, calls: list[tuple[str, ...]]) -> 
     lines = [
         '.\\" -*- coding: utf-8 -*-',
         '.\\" Made by packaging/manual_pages.py. Do not edit.',
-        f'.TH {_escaped(name.upper())} {SECTION} "{_date()}" "pgtop\\-tune {__version__}" "pgtop\\-tune"',
+        f'.TH {_escaped(name.upper())} {SECTION} "{released()}" "pgtop\\-tune {__version__}" "pgtop\\-tune"',
         ".nh",
         ".ad l",
         ".SH NAME",
@@ -87,8 +89,8 @@ def _page(call: tuple[str, ...], command: Any, calls: list[tuple[str, ...]]) -> 
     return "\n".join(lines) + "\n"
 
 
-def _date() -> str:
-    """Return the date of the newest version that has one: the same pages from the same sources."""
+def released() -> str:
+    """Return the day of the newest version that has one, or today."""
     found = _DATE.search(CHANGELOG.read_text(encoding="utf-8"))
     return found[1] if found else str(date.today())
 

@@ -1,4 +1,4 @@
-"""The publish workflow: what it calls exists, actions are pinned, and the index is reached only by a name that is owned."""
+"""The publish workflow: its commands exist, its actions are pinned, and it uploads only under a name that is owned."""
 
 from __future__ import annotations
 

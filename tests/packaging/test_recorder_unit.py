@@ -75,9 +75,10 @@ def test_stopping_the_unit_is_no_failure_and_a_mistake_in_the_settings_is_one_th
 ) -> None:
     assert _unit("RestartPreventExitStatus") == [str(ExitCode.USAGE.value)]
     words = _command(tmp_path, _settings())[1:]
+    where = {"PGHOST": str(server.socket_dir), "PGPORT": str(server.port), "PGUSER": "postgres"}
     recorder = subprocess.Popen(
         [*PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT,
-        env=environment(tmp_path, PGHOST=str(server.socket_dir), PGPORT=str(server.port), PGDATABASE="postgres", PGUSER="postgres"),
+        env=environment(tmp_path, PGDATABASE="postgres", **where),
     )  # fmt: skip
     try:
         assert eventually(lambda: any(path.stat().st_size for path in tmp_path.glob("main-*.jsonl.gz")))

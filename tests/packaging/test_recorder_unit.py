@@ -65,7 +65,7 @@ def test_the_command_of_the_unit_and_its_settings_parse(tmp_path: Path) -> None:
     _, name, *words = _command(tmp_path, settings)
     group: Any = typer.main.get_command(program())
     parsed = group.commands[name].make_context(name, words, resilient_parsing=False).params
-    assert parsed["output"] == tmp_path / "main.jsonl.gz"
+    assert Path(parsed["output"]) == tmp_path / "main.jsonl.gz"
     assert parse_rotation(parsed["rotate"], parsed["keep"]) is not None
     assert set(settings) == {"PGHOST", "PGDATABASE", "RECORD_OPTIONS"}
 

@@ -1,6 +1,6 @@
-"""Makes the .deb and the .rpm of an architecture around its tree, with nfpm.
+"""Makes the .deb and the .rpm of every architecture around its tree, with nfpm.
 
-    python packaging/distribution_packages.py TREE x86_64|aarch64 DIRECTORY
+    python packaging/distribution_packages.py DIRECTORY WHEELS    WHEELS keeps what was fetched, for the next time
 
 The same tree and the same sources make the same packages, to the byte.
 """
@@ -15,16 +15,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import completion_files
 import manual_pages
+import tree as trees
 
 from pgtop_tune import __version__
 
@@ -34,7 +35,7 @@ NAME: Final = "pgtop-tune"
 PROGRAM_DIRECTORY: Final = f"/usr/lib/{NAME}"
 DOCUMENTS: Final = f"/usr/share/doc/{NAME}"
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
-"""The kernel's name → nfpm's and Debian's."""
+"""Names of `tree.ARCHITECTURES` → those of nfpm and Debian."""
 COMPLETIONS: Final = {
     "pgtop-tune": "/usr/share/bash-completion/completions/pgtop-tune",
     "_pgtop-tune": "/usr/share/zsh/site-functions/_pgtop-tune",
@@ -56,7 +57,7 @@ def build(tree: Path, architecture: str, directory: Path, version: str = __versi
 
     Args:
         tree: What packaging/tree.py made for this architecture.
-        architecture: A key of `ARCHITECTURES`.
+        architecture: Of the tree.
         directory: Takes the packages; made where it is missing.
         version: Version of the packages.
 
@@ -105,11 +106,12 @@ def package(tree: Path, architecture: str, scratch: Path, version: str) -> dict[
             "records, replays and compares."
         ),
         "license": " AND ".join(sorted({"PostgreSQL", *filter(None, (row[2] for row in packages_in(tree)))})),
-        "mtime": f"{manual_pages.released()}T00:00:00Z",
+        # Python compares it with that of a compiled module.
+        "mtime": datetime.fromtimestamp((tree / "VERSION").stat().st_mtime, UTC).isoformat(),
         "contents": [*_contents(tree, scratch)],
         "scripts": {moment: str(PACKAGING / file) for moment, file in SCRIPTS.items()},
-        "deb": {"compression": "xz"},
-        "rpm": {"compression": "xz", "group": "Applications/Databases"},
+        "deb": {"compression": "zstd"},
+        "rpm": {"compression": "zstd", "group": "Applications/Databases"},
         "overrides": {
             "deb": {
                 "depends": [
@@ -208,10 +210,14 @@ def notices(tree: Path) -> str:
 
 
 def main() -> None:
-    """Makes both packages and names them."""
-    tree, architecture, directory = sys.argv[1:]
-    for path in build(Path(tree), architecture, Path(directory)):
-        print(path)
+    """Makes the packages and names them."""
+    directory, wheels = map(Path, sys.argv[1:])
+    for architecture in trees.ARCHITECTURES:
+        with tempfile.TemporaryDirectory() as scratch:
+            tree = Path(scratch) / "tree"
+            trees.make(architecture, tree, wheels)
+            for path in build(tree, architecture, directory):
+                print(path)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ The same tree and the same sources make the same packages, to the byte.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -38,18 +38,16 @@ ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 """Names of `tree.ARCHITECTURES` → those of nfpm and Debian."""
 COMPLETIONS: Final = {
     "pgtop-tune": "/usr/share/bash-completion/completions/pgtop-tune",
-    "_pgtop-tune": "/usr/share/zsh/site-functions/_pgtop-tune",
+    "_pgtop-tune": "/usr/share/zsh/vendor-completions/_pgtop-tune",
     "pgtop-tune.fish": "/usr/share/fish/vendor_completions.d/pgtop-tune.fish",
 }
-ZSH_OF_DEBIAN: Final = "/usr/share/zsh/vendor-completions/_pgtop-tune"
+ZSH_OF_RPM: Final = "/usr/share/zsh/site-functions/_pgtop-tune"
 SCRIPTS: Final = {
     "preinstall": "before-install",
     "postinstall": "after-install",
     "preremove": "before-remove",
     "postremove": "after-remove",
 }
-_GLIBC: Final = re.compile(rb"GLIBC_(\d+)\.(\d+)")
-_ELF: Final = b"\x7fELF"
 
 
 def build(tree: Path, architecture: str, directory: Path, version: str = __version__) -> list[Path]:
@@ -90,7 +88,7 @@ def _nfpm() -> str:
 
 def package(tree: Path, architecture: str, scratch: Path, version: str) -> dict[str, Any]:
     """Return what nfpm is told; files that are made are written into `scratch`."""
-    glibc = least_glibc(tree)
+    glibc = ".".join(map(str, trees.least_glibc(tree)))
     return {
         "name": NAME,
         "arch": ARCHITECTURES[architecture],
@@ -138,9 +136,11 @@ def _contents(tree: Path, scratch: Path) -> Iterator[dict[str, Any]]:
         yield _file(_packed(scratch / f"{name}.gz", text), f"/usr/share/man/man1/{name}.gz")
     for name, text in completion_files.texts().items():
         (scratch / name).write_text(text, encoding="utf-8")
-        yield _file(scratch / name, COMPLETIONS[name])
         if name.startswith("_"):
-            yield {**_file(scratch / name, ZSH_OF_DEBIAN), "packager": "deb"}
+            yield {**_file(scratch / name, COMPLETIONS[name]), "packager": "deb"}
+            yield {**_file(scratch / name, ZSH_OF_RPM), "packager": "rpm"}
+        else:
+            yield _file(scratch / name, COMPLETIONS[name])
     for path in documents():
         yield _file(path, f"{DOCUMENTS}/{path.relative_to(ROOT)}")
     (scratch / "copyright").write_text(notices(tree), encoding="utf-8")
@@ -162,17 +162,6 @@ def documents() -> list[Path]:
     pages += [*(ROOT / "docs" / "reference").glob("*.md"), *(ROOT / "docs" / "images").iterdir()]
     single = ("README.md", "CHANGELOG.md", "LICENSE", "packaging/main.conf", "packaging/pgtop-tune-record@.service")
     return sorted([*pages, *(ROOT / name for name in single)])
-
-
-def least_glibc(tree: Path) -> str:
-    """Return the newest version of glibc that a library of the tree takes a symbol of."""
-    versions = {
-        (int(major), int(minor))
-        for path in tree.rglob("*.so*")
-        if (content := path.read_bytes()).startswith(_ELF)
-        for major, minor in _GLIBC.findall(content)
-    }
-    return ".".join(map(str, max(versions)))
 
 
 def packages_in(tree: Path) -> list[tuple[str, str, str]]:
@@ -210,14 +199,16 @@ def notices(tree: Path) -> str:
 
 
 def main() -> None:
-    """Makes the packages and names them."""
+    """Makes the packages, and adds their checksums to those of the one files."""
     directory, wheels = map(Path, sys.argv[1:])
     for architecture in trees.ARCHITECTURES:
         with tempfile.TemporaryDirectory() as scratch:
             tree = Path(scratch) / "tree"
             trees.make(architecture, tree, wheels)
             for path in build(tree, architecture, directory):
-                print(path)
+                print(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
+                with (directory / "SHA256SUMS").open("a", encoding="utf-8") as sums:
+                    sums.write(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n")
 
 
 if __name__ == "__main__":

@@ -49,7 +49,12 @@ class CleanRoot:
         release = _release()
         words = ["mmdebstrap", "--variant=apt", f"--include={','.join(packages)}"]
         # A mirror may be a frozen one, whose lists have run out.
-        words += ['--aptopt=Acquire::Check-Valid-Until "false"', release, str(directory), f"deb {archive} {release} main"]
+        words += [
+            '--aptopt=Acquire::Check-Valid-Until "false"',
+            release,
+            str(directory),
+            f"deb {archive} {release} main",
+        ]
         subprocess.run(words, check=True, timeout=_MAKE_LIMIT_S, capture_output=True)
         directory.chmod(0o755)
         shutil.copy("/etc/resolv.conf", directory / "etc/resolv.conf")

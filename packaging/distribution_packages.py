@@ -42,6 +42,25 @@ COMPLETIONS: Final = {
     "pgtop-tune.fish": "/usr/share/fish/vendor_completions.d/pgtop-tune.fish",
 }
 ZSH_OF_RPM: Final = "/usr/share/zsh/site-functions/_pgtop-tune"
+LIBRARIES: Final = {
+    "libcom_err": "MIT",
+    "libcrypt": "LGPL-2.1-or-later",
+    "libcrypto": "Apache-2.0",
+    "libgssapi_krb5": "MIT",
+    "libk5crypto": "MIT",
+    "libkeyutils": "LGPL-2.1-or-later",
+    "libkrb5": "MIT",
+    "libkrb5support": "MIT",
+    "liblber": "OLDAP-2.8",
+    "libldap": "OLDAP-2.8",
+    "libpcre": "BSD-3-Clause",
+    "libpcre2": "BSD-3-Clause",
+    "libpq": "PostgreSQL",
+    "libsasl2": "BSD-4-Clause-UC",
+    "libselinux": "LicenseRef-public-domain",
+    "libssl": "Apache-2.0",
+}
+"""Libraries that psycopg-binary brings, and their licences."""
 SCRIPTS: Final = {
     "preinstall": "before-install",
     "postinstall": "after-install",
@@ -182,6 +201,10 @@ def _licence(fields: Message) -> str:
 def notices(tree: Path) -> str:
     """Return the licences of what a package holds, and where their texts are."""
     rows = [f"{name} {version}: {licence}" for name, version, licence in packages_in(tree)]
+    libraries = {path.name.partition("-")[0] for path in tree.rglob("psycopg_binary.libs/*")}
+    unknown = libraries - set(LIBRARIES)
+    assert not unknown, f"whose licence is unknown: {unknown}"
+    rows += [f"in psycopg-binary, {library}: {LIBRARIES[library]}" for library in sorted(libraries)]
     return "\n".join(
         [
             (ROOT / "LICENSE").read_text(encoding="utf-8"),

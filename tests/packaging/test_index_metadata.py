@@ -87,6 +87,14 @@ def test_nobody_is_told_to_install_a_name_that_we_do_not_own() -> None:
     assert told == []
 
 
+def test_constraints_are_the_versions_of_the_lock() -> None:
+    """pip takes no hashes in constraints of a directory."""
+    lock = (ROOT / "requirements-run.lock").read_text(encoding="utf-8")
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert constraints == re.findall(r"^[\w.-]+==[^ \n]+", lock, re.MULTILINE)
+    assert len(constraints) > 10
+
+
 def test_pages_and_messages_call_the_extras_by_their_names() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = set(project["optional-dependencies"])

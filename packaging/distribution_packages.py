@@ -160,7 +160,13 @@ def _contents(tree: Path, scratch: Path) -> Iterator[dict[str, Any]]:
             yield {**_file(scratch / name, ZSH_OF_RPM), "packager": "rpm"}
         else:
             yield _file(scratch / name, COMPLETIONS[name])
-    for path in documents():
+    shown = documents()
+    # RPM removes no directory that no package has.
+    above = {parent for path in shown for parent in path.relative_to(ROOT).parents}
+    shells = {str(Path(file).parent) for file in (COMPLETIONS["pgtop-tune.fish"], ZSH_OF_RPM)}
+    for directory in sorted({*(str(Path(DOCUMENTS, each)) for each in above), *shells}):
+        yield {"dst": directory, "type": "dir", "file_info": {"mode": 0o755}, "packager": "rpm"}
+    for path in shown:
         yield _file(path, f"{DOCUMENTS}/{path.relative_to(ROOT)}")
     (scratch / "copyright").write_text(notices(tree), encoding="utf-8")
     yield _file(scratch / "copyright", f"{DOCUMENTS}/copyright")

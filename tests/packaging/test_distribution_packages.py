@@ -32,6 +32,7 @@ CONFIGURATION = {"etc/pgtop-tune", "etc/pgtop-tune/main.conf"}
 OF_OTHER_ARCHITECTURES = {"x86_64": 62, "aarch64": 183}
 """e_machine of ELF, by architecture."""
 NOBODY = "nobody:nogroup"
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +112,7 @@ def test_nobody_records_and_checks_without_network(installed: CleanRoot, reached
 
 def test_the_first_frame_is_drawn(installed: CleanRoot, reached: Throwaway) -> None:
     words = installed.words("pgtop-tune", socket=Path(str(reached.socket_dir)), user=NOBODY)
-    with Terminal(
-        words, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", **_variables(reached)}
-    ) as screen:
+    with Terminal(words, {"PATH": PATH, "LC_ALL": "C.UTF-8", **_variables(reached)}) as screen:
         screen.until("WAL")
         screen.press("q")
         assert screen.wait() == 0
@@ -151,7 +150,7 @@ def test_shells_complete(installed: CleanRoot) -> None:
     assert found.stdout.startswith("--rotate")
     loaded = "source /usr/share/bash-completion/bash_completion; _completion_loader pgtop-tune; complete -p pgtop-tune"
     assert "_pgtop_tune_completion" in installed.run("bash", "-c", loaded).stdout
-    with Terminal(installed.words("zsh", "-f"), {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/tmp"}) as zsh:
+    with Terminal(installed.words("zsh", "-f"), {"PATH": PATH, "LC_ALL": "C.UTF-8", "HOME": "/tmp"}) as zsh:
         zsh.press("autoload -Uz compinit && compinit -u -D && print rea'd'y\r")
         zsh.until("ready")
         zsh.press(f"{program}\t")

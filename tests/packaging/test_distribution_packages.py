@@ -125,9 +125,11 @@ def test_a_killed_set_is_reverted(installed: CleanRoot, reached: Throwaway) -> N
         *words, socket=Path(str(reached.socket_dir)), user=NOBODY, variables=_variables(reached)
     ) as process:
         assert eventually(lambda: _shown(reached, "max_wal_size") == "4GB"), process.poll()
+        (watchdog,) = revert_watchdogs(process.pid)
         process.kill()
         process.wait()
         assert eventually(lambda: _shown(reached, "max_wal_size") == before)
+        assert eventually(lambda: not alive(watchdog))
 
 
 def test_modules_are_compiled_for_other_accounts(installed: CleanRoot) -> None:

@@ -100,7 +100,7 @@ def mirror() -> str:
     Raises:
         NoChroot: There is none.
     """
-    told = _run(["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"])
+    told = _run(["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"], _MAKE_LIMIT_S)
     mirrors = re.findall(r"^https?://\S+/debian/?$", told, re.MULTILINE)
     if not mirrors:
         raise NoChroot("apt names no mirror of Debian")

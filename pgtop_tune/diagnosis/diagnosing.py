@@ -20,21 +20,196 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.blockers import RootLook, root_look
-from pgtop_tune.diagnosis.confidence import confidence_of, worded
+from pgtop_tune.diagnosis.blockers import RootLook, jam_over_s, root_look
+from pgtop_tune.diagnosis.chains import wal_busy
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
-from pgtop_tune.diagnosis.gain import gain
 from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
-from pgtop_tune.diagnosis.ranking import LAST_TO_BIND, Ranked, ranked
 from pgtop_tune.diagnosis.registry import RULES
 from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.settling import settling_words
 from pgtop_tune.diagnosis.wording import shortened
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
+from pgtop_tune.metrics.load import work_window_s
+from pgtop_tune.metrics.stall import stalls
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
+
+# Whether numbers of ten seconds still hold what was before a change.
+
+_WORDS: Final = {
+    EventKind.PARAMETER: "a parameter was changed",
+    EventKind.SWITCH: "an experiment switched",
+    EventKind.RESTART: "the server was started",
+    EventKind.ROLE: "the server's role changed",
+    EventKind.LOAD: "the load changed",
+}
+
+
+def settling_words(facts: Facts) -> str | None:
+    """The change of the last ten seconds that the numbers mix with what was before; None without one."""
+    interval = facts.interval
+    now_s, now_ms = interval.newest.elapsed_s, interval.newest.taken_at_ms
+    newest: Event | None = None
+    for frame in reversed(interval.frames):
+        if frame.elapsed_s <= now_s - WINDOW_S:
+            break
+        for event in reversed(frame.events):
+            if event.kind in _WORDS and (newest is None or event.at_ms > newest.at_ms):
+                newest = event
+    if newest is not None:
+        return f"{_WORDS[newest.kind]} {max(now_ms - newest.at_ms, 0) / 1000:.0f} s ago"
+    if facts.run is not None:
+        over_s = _stall_over_s(facts)
+        if facts.stalled_s is None and over_s is not None:
+            return f"a stall ended {over_s:.0f} s ago"
+        worked_s = work_window_s(interval, WINDOW_S)
+        if worked_s is None:
+            return "the load begins"
+        if worked_s < WINDOW_S - 1.0:
+            return f"the load has worked for {worked_s:.0f} s"
+    over_s = jam_over_s(facts.roots, now_s) if facts.roots else None
+    if over_s is not None and over_s < WINDOW_S and facts.stalled_s is None:
+        return f"a lock jam ended {over_s:.0f} s ago"
+    return None
+
+
+def _stall_over_s(facts: Facts) -> float | None:
+    """How long ago the last stall of the load ended, where the means still hold seconds of it; None without one."""
+    now_ms = facts.interval.newest.taken_at_ms
+    ends_ms = [
+        silence.until_ms
+        for sample in facts.interval.recent(sections.bench, WINDOW_S)
+        if facts.run is not None and sample.run.run == facts.run.run
+        for silence in stalls(sample, now_ms)
+        if silence.until_ms is not None
+    ]
+    over_s = max(now_ms - max(ends_ms), 0) / 1000.0 if ends_ms else None
+    return over_s if over_s is not None and over_s < WINDOW_S else None
+
+
+# The order of findings, worst first.
+
+SOON_S: Final = 600.0
+LATER_S: Final = 3600.0
+LAST_TO_BIND: Final = 3
+"""The last place of what binds; what stands behind is worth a line at the foot."""
+_NEARLY: Final = 0.9
+_EQUAL: Final = 0.9
+_SURE: Final = tuple(Confidence)
+
+
+class Ranked(Struct, frozen=True):
+    """A finding with what its place depends on.
+
+    Attributes:
+        left_s: As `Hit.left_s`.
+        strength: Its part of L, 0 to 1; 1 where nothing ends.
+    """
+
+    finding: Finding
+    left_s: float | None
+    strength: float
+
+    @property
+    def place(self) -> int:
+        """Outages, limits within ten minutes, latency, limits within the hour, the others."""
+        kind = self.finding.kind
+        if kind is FindingKind.OUTAGE:
+            return 0
+        if kind is FindingKind.LATENCY:
+            return 2
+        if kind is FindingKind.NOTE:
+            return 5
+        near = (self.finding.share or 0.0) >= _NEARLY if self.left_s is None else self.left_s < SOON_S
+        return 1 if near else 3 if self.left_s is not None and self.left_s < LATER_S else 4
+
+
+def ranked(found: Sequence[Ranked], rules: Mapping[str, Rule]) -> list[Ranked]:
+    """In order: by place, then by impact; causes before their symptoms, limits within the hour after the first."""
+    order = sorted(found, key=lambda each: (each.place, -each.strength, each.finding.rule))
+    for index in range(len(order) - 1):
+        one, other = order[index], order[index + 1]
+        level = one.place == other.place == 2 and other.strength >= _EQUAL * one.strength
+        if level and _SURE.index(other.finding.confidence) < _SURE.index(one.finding.confidence):
+            order[index], order[index + 1] = other, one
+    for cause in list(order):
+        symptoms = set(rules[cause.finding.rule].before) if cause.finding.rule in rules else set()
+        at = order.index(cause)
+        first = next((n for n in range(at) if order[n].finding.rule in symptoms and order[n].place == cause.place), at)
+        order.insert(first, order.pop(at))
+    latency = sum(each.place < 2 for each in order) + 1
+    hour = [each for each in order if each.place == 3]
+    if hour and any(each.place == 2 for each in order):
+        rest = [each for each in order if each.place != 3]
+        order = [*rest[:latency], *hour, *rest[latency:]]
+    return order
+
+
+# What removing a finding can bring at most: an upper bound of operational laws, never a promise.
+#
+# without I of L   throughput of a closed loop grows at most to L / (L − I) times
+# next resource    and never past 1 / U of the resource that is used most after this one
+
+_MOST: Final = 10.0
+_LEAST_USED: Final = 0.05
+
+
+def gain(facts: Facts, rule: str, impact_ms: float | None) -> str | None:
+    """ "at most 1.3 times the throughput: then the CPUs are full"; None without a load of ours that runs freely."""
+    if impact_ms is None or facts.run is None or facts.run.rate_per_s or not facts.latency_ms:
+        return None
+    left_ms = facts.latency_ms - impact_ms
+    times = facts.latency_ms / left_ms if left_ms * _MOST > facts.latency_ms else _MOST
+    next_times, full = min(((1.0 / used, word) for word, used in _used(facts, rule)), default=(_MOST, ""))
+    if next_times < times:
+        return f"at most {max(next_times, 1.0):.1f} times the throughput: then {full}"
+    return f"at most {times:.1f} times the throughput" if times < _MOST else "ten times the throughput or more"
+
+
+def _used(facts: Facts, rule: str) -> list[tuple[str, float]]:
+    """Resources that the rule is not about, and the share of each that is used."""
+    demand = facts.generator.busiest_demand if facts.generator else None
+    known = (
+        (("cpu.",), "the CPUs are full", (facts.busy or 0.0) / 100.0),
+        (("wal.", "ckpt.", "io.cap"), "the WAL device is", wal_busy(facts)),
+        (("client.", "cpu."), "pgbench is the limit", (demand or 0.0) / 100.0),
+    )
+    return [(word, used) for own, word, used in known if used > _LEAST_USED and not rule.startswith(own)]
+
+
+# How sure a sentence may be: one step less for each thing that makes its numbers say less.
+
+FEW_LOOKS: Final = 30
+_SCALED: Final = 0.8
+_STEPS: Final = (Confidence.IS, Confidence.MOST_LIKELY, Confidence.PERHAPS, Confidence.UNCLEAR)
+
+
+def confidence_of(rule: Rule, hit: Hit, facts: Facts) -> Confidence:
+    """Of one finding. What is counted and not sampled, as limits and outages are, is as it is."""
+    if hit.kind_of(rule) is not FindingKind.LATENCY:
+        return Confidence.IS
+    doubts = (
+        hit.looks is not None and hit.looks < FEW_LOOKS,
+        not hit.agreed,
+        facts.budget is not None and facts.budget.scale < _SCALED,
+        # One doubt: programs that take CPUs fill the machine as well.
+        not rule.sure_of_cpu and (facts.is_full or facts.is_disturbed),
+        hit.looks is not None and facts.hidden is not None,
+        hit.looks is not None and facts.interval.now(sections.processes) is None,
+    )
+    return _STEPS[min(sum(doubts), len(_STEPS) - 1)]
+
+
+def worded(confidence: Confidence, sentence: str) -> str:
+    """The sentence with the word."""
+    if confidence is Confidence.IS:
+        return sentence
+    if confidence is Confidence.UNCLEAR:
+        return f"not clear what binds; largest part: {sentence}"
+    return f"{confidence} {sentence}"
+
 
 _ENTERS_S: Final = 5.0
 _ENTERS_OF_5: Final = 3

@@ -8,7 +8,10 @@ Documentation/ABI/stable/sysfs-block, proc_pid_mountinfo(5).
 
 from __future__ import annotations
 
+import ctypes
 import re
+import struct
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -18,7 +21,6 @@ from msgspec.structs import replace
 
 from pgtop_tune.host import block_devices
 from pgtop_tune.host.block_devices import queue
-from pgtop_tune.host.clock_state import clock_in_step
 from pgtop_tune.host.kernel_text import or_why, read_once, text_of
 from pgtop_tune.host.memory_files import parse_meminfo
 from pgtop_tune.host.open_files import parse_limit
@@ -27,6 +29,34 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts, Queue
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 from pgtop_tune.process.mount_namespace import Mount, MountNamespace, namespace_of
+
+# Whether the kernel's clock is kept right by NTP, PTP or the hypervisor: adjtimex(2), which any program may read.
+
+_SIZE: Final = 512
+"""More than struct timex has, 208 bytes."""
+_STATUS: Final = struct.Struct("@illlli")
+"""modes, offset, freq, maxerror, esterror, status: the beginning of struct timex."""
+_UNSYNCHRONISED: Final = 0x40
+"""STA_UNSYNC of linux/timex.h."""
+
+
+def clock_in_step() -> bool | None:
+    """None on other systems than Linux, and where the call is not permitted."""
+    if not sys.platform.startswith("linux"):
+        return None
+    timex = ctypes.create_string_buffer(_SIZE)
+    try:
+        failed = ctypes.CDLL(None).adjtimex(timex) < 0
+    except (AttributeError, OSError):
+        return None
+    return None if failed else in_step(timex.raw)
+
+
+def in_step(timex: bytes) -> bool:
+    """The same of a struct timex that the kernel has filled."""
+    status: int = _STATUS.unpack_from(timex)[-1]
+    return not status & _UNSYNCHRONISED
+
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 _DMI: Final = ("sys_vendor", "product_name")

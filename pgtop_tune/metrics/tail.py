@@ -5,7 +5,7 @@ waits of all transactions say little about these; a mean is made by the many qui
 
 **What looks see.** Looks come Δ apart. A look sees every open transaction with its age, so it sees a long transaction
 more often than a short one: counted by looks, one transaction of 10 s weighs as much as fifty of 200 ms. That is length
-bias. Here `sampling.tail_looks` follows each transaction by pid and xact_start, so its looks are known as its own:
+bias. Here `sampling.wait_looks` follows each transaction by pid and xact_start, so its looks are known as its own:
 
     n_i(w)  looks that saw transaction i in wait w;  n_i = Σ_w n_i(w)
     a_i     its greatest age seen:  L_i - Δ < a_i ≤ L_i, where L_i is its length

@@ -17,7 +17,6 @@ from pgtop_tune.bench.locate import probe
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.load import QUANTILES
-from pgtop_tune.metrics.log_evidence import CONFIDENCE, percentile_range
 from pgtop_tune.metrics.percentiles import (
     WORST_RELATIVE_ERROR,
     ascending,
@@ -27,6 +26,7 @@ from pgtop_tune.metrics.percentiles import (
     merge_scripts,
     percentiles,
 )
+from pgtop_tune.metrics.run_validity import CONFIDENCE, percentile_range
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState, ScriptChoice
 from tests.bench.conftest import Watch
 from tests.support.servers import NotAvailable, Servers, conninfo

@@ -19,8 +19,8 @@ from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.layout import dashboard_layout
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
+from pgtop_tune.tui.dashboard.screen import dashboard_layout
 from pgtop_tune.tui.findings.actions import Findings
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import text_of

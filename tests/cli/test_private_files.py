@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.cli.commands.export import export
 from pgtop_tune.cli.commands.report import report
-from pgtop_tune.cli.run_files import check_directory, write_run
+from pgtop_tune.cli.measuring import check_directory, write_run
 from tests.support import frames
 from tests.support.recordings import HEADER, write
 from tests.support.results import result

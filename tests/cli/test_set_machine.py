@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgtop_tune.changes.machine.huge_page_pool import pool_of
+from pgtop_tune.changes.machine.one_change import pool_of
 from pgtop_tune.cli.app import program
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import UsageProblem

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.compare.comparison import Comparison, compare
-from pgtop_tune.compare.comparison_notes import between_runs
+from pgtop_tune.compare.comparison import Comparison, between_runs, compare
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
 from pgtop_tune.compare.reports.sheets import wait_sheet
 from pgtop_tune.compare.reports.written import comparison_json

@@ -8,8 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from pgtop_tune.cli.noise_measuring import Shares, shares
-from pgtop_tune.cli.noise_words import MeasuredNoise, as_json, markdown, text
+from pgtop_tune.cli.noise_measuring import MeasuredNoise, Shares, as_json, markdown, shares, text
 from pgtop_tune.compare.noise.cells import long_run_variance
 from pgtop_tune.compare.noise.fingerprint import load_fingerprint
 from pgtop_tune.compare.noise.store import KnownNoise, NoiseGroup

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.advice.reach import _REACH, reach_of, reached
-from pgtop_tune.experiment import caps, prediction
+from pgtop_tune.experiment import prediction
 from pgtop_tune.experiment.prediction import Prediction, Trial, inside, predict, prediction_words, score, score_words
 from pgtop_tune.metrics.budget import BudgetPart, LatencyBudget
 from pgtop_tune.metrics.catalogue import Interval
@@ -85,7 +85,7 @@ def test_waits_that_go_take_their_system_calls_along(monkeypatch: pytest.MonkeyP
     parts = (BudgetPart("CPU", "CPU", 0.28), BudgetPart("IO:WalSync", "IO", 0.69))
     budget = replace(BUDGET, total_ms=1.0, tps=8000.0, parts=parts)
     use = CpuUse(used=2.24, queued=0.0, system=0.6)
-    monkeypatch.setattr(caps, "cpu_of_load", lambda interval, window_s: use)
+    monkeypatch.setattr(prediction, "cpu_of_load", lambda interval, window_s: use)
     assert bounded(budget, MACHINE, *NAMES).most == pytest.approx(1.0 / 0.31 - 1.0)
     # A wait of 0.05 ms held no more than 0.05 ms of system calls.
     short = replace(budget, parts=(parts[0], replace(parts[1], ms=0.05), BudgetPart("Client:think", "Client", 0.6)))

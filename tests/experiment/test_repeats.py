@@ -13,7 +13,7 @@ from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.cli.run_words import markdown, text
 from pgtop_tune.compare.noise.fingerprint import LoadFingerprint
 from pgtop_tune.compare.noise.store import NoiseGroup, known_noise, remember
-from pgtop_tune.compare.reports.run_tables import run_sheets
+from pgtop_tune.compare.reports.report import run_sheets
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.errors import UsageProblem

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from pgtop_tune.host.clock_state import clock_in_step, in_step
+from pgtop_tune.host.machine_setup import clock_in_step, in_step
 
 
 @pytest.mark.parametrize(("status", "is_in_step"), [(0, True), (0x2001, True), (0x40, False), (0x2041, False)])

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.other_programs import OtherPrograms
+from pgtop_tune.host.local import LocalHost, OtherPrograms
 from pgtop_tune.model.host import CpuSample, OtherProgram, ProcessCounters
 
 

@@ -15,8 +15,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host import over_sql
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.over_sql import SqlHost, grants, parse_auxv
-from pgtop_tune.host.sql_devices import layout_of
+from pgtop_tune.host.over_sql import SqlHost, grants, layout_of, parse_auxv
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.machine.huge_page_pool import pool_of
+from pgtop_tune.changes.machine.one_change import pool_of
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedSetting
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.errors import ClusterProblem, HostProblem

@@ -10,8 +10,8 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.layout import dashboard_layout
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
+from pgtop_tune.tui.dashboard.screen import dashboard_layout
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable
 from pgtop_tune.tui.pages.registry import all_pages

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgtop_tune.model.pooler import PGBOUNCER, PGCAT
-from pgtop_tune.pooler.rows import (
+from pgtop_tune.pooler.console import (
     counters_of,
     databases_of,
     lists_of,

@@ -18,7 +18,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSample, StatementTexts
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.readers import statements as statements_module
-from pgtop_tune.postgres.readers.statement_texts import variant
+from pgtop_tune.postgres.readers.statements import variant
 from tests.postgres.conftest import place
 from tests.postgres.reading import reading
 from tests.support.servers import conninfo

@@ -13,8 +13,8 @@ from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.statements import COUNTED
 from pgtop_tune.model.statements import StatementTexts
-from pgtop_tune.postgres.readers import statement_texts as texts_module
 from pgtop_tune.postgres.readers import statements as statements_module
+from pgtop_tune.postgres.readers import statements as texts_module
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.rows import kind_of

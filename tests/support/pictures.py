@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.layout import dashboard_layout
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
+from pgtop_tune.tui.dashboard.screen import dashboard_layout
 from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
 from pgtop_tune.tui.widgets.lines import text_of
 

@@ -19,26 +19,113 @@ from msgspec.structs import replace
 
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine.announcements import Announcements, check_free, orphans_of, touched
-from pgtop_tune.changes.machine.commit_limit import check_room_to_fork
-from pgtop_tune.changes.machine.huge_page_pool import pages_in_words, pool_of
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.changes.model.deadline import NO_DEADLINE
 from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS
+from pgtop_tune.host.kernel_text import read_once
+from pgtop_tune.host.memory_files import HugePagePools, parse_meminfo, pool_paths
 from pgtop_tune.host.system_settings import (
     ALONG,
     SYSCTLS,
     TRANSPARENT,
     BootSettings,
+    default_page_bytes,
     is_sysctl,
     live_value,
     path_of,
     setting,
 )
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.machine import SystemSetting
+from pgtop_tune.units import MB, about
+
+# The number of huge pages that the kernel granted of those requested. Source:
+# Documentation/admin-guide/mm/hugetlbpage.rst.
+#
+# Asking for more than there is room for is no error: the kernel gives what it finds in one piece. Asking for fewer
+# than
+# are in use lets go of the free ones; those in use go when the last process has let go of them, "surplus" until then.
+
+_SETTING: Final = re.compile(r"hugepages-(\d+)kB/nr_hugepages")
+
+
+def pool_of(name: str, root: Path) -> HugePages | None:
+    """The pool a setting is about, as it is now; None for other settings and where it cannot be read."""
+    match = _SETTING.fullmatch(name)
+    page_bytes = int(match[1]) * 1024 if match else default_page_bytes(root) if name == "vm.nr_hugepages" else None
+    if not page_bytes:
+        return None
+    try:
+        return HugePages(page_bytes, *(int(read_once(root / path)) for path in pool_paths(page_bytes)))
+    except (OSError, ValueError):
+        return None
+
+
+def pages_in_words(wanted: str, shown: str, pool: HugePages) -> str:
+    """Why a pool does not have the number of pages asked for; "" when it has."""
+    pages = int(wanted)
+    if pool.surplus:
+        return f"{pool.surplus} more pages are in use; the kernel frees them when their last process ends"
+    if not shown.isdecimal() or int(shown) == pages:
+        return ""
+    if int(shown) > pages:
+        return f"{shown} of the pages are in use: the pool cannot shrink now"
+    return (
+        f"the kernel found room for {shown} of {pages} pages: memory is fragmented. Free some (echo 1 into "
+        "/proc/sys/vm/compact_memory) and try again, or reserve them at boot"
+    )
+
+
+# Whether strict accounting of memory would leave room to fork. Source: mm/overcommit-accounting.rst; mm/util.c.
+#
+# With vm.overcommit_memory=2 nothing new starts once Committed_AS has reached CommitLimit: no shell, no ssh, no
+# backend.
+
+_ACCOUNTING: Final = "vm.overcommit_memory"
+_RATIO: Final = "vm.overcommit_ratio"
+_KILOBYTES: Final = "vm.overcommit_kbytes"
+_STRICT: Final = 2
+_LEAST_ROOM: Final = 256 * MB
+"""For a shell and a login while nothing else ends; the kernel keeps admin_reserve_kbytes for root besides."""
+
+
+def check_room_to_fork(root: Path, name: str, value: str) -> None:
+    """Makes sure that a setting leaves CommitLimit above what is committed, where strict accounting is in force.
+
+    Raises:
+        HostProblem: It does not; nothing was changed.
+    """
+    pool = pool_of(name, root)
+    if name not in (_ACCOUNTING, _RATIO, _KILOBYTES) and pool is None:
+        return
+    try:
+        memory = parse_meminfo(0.0, read_once(root / "proc/meminfo"))
+        live = {each: int(live_value(path_of(each), root)) for each in (_ACCOUNTING, _RATIO, _KILOBYTES)}
+        pools = HugePagePools(root).read(memory.huge_pages)
+    except (OSError, ValueError):
+        return
+    wanted, committed = {**live, name: int(value)} | ({_KILOBYTES: 0} if name == _RATIO else {}), memory.committed_bytes
+    if committed is None or wanted[_ACCOUNTING] != _STRICT:
+        return
+    usable = memory.total_bytes - sum(each.total * each.page_bytes for each in pools)
+    more = 0 if pool is None else (int(value) - pool.total) * pool.page_bytes
+    limit, now = (
+        (1024 * values[_KILOBYTES] or size * values[_RATIO] / 100) + (memory.swap_total_bytes or 0)
+        for values, size in ((wanted, usable - more), (live, usable))
+    )
+    helps = live[_ACCOUNTING] == _STRICT and limit >= now
+    if helps or committed + _LEAST_ROOM <= limit:
+        return
+    raise HostProblem(
+        f"{name}={value}: CommitLimit would be {about(limit)}, and {about(committed)} are committed: no "
+        "program could start",
+        "free memory first, or restart the server with less",
+    )
+
 
 _POOL: Final = re.compile(r"hugepages-\d+kB/nr_hugepages")
 _DEVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._!/-]*")

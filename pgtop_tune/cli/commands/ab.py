@@ -153,8 +153,7 @@ def ab(
     """
     from pgtop_tune.bench.places import parse_address
     from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.separate_switching import both, both_endpoints
-    from pgtop_tune.cli.switching import SwitchRequest, switch
+    from pgtop_tune.cli.switching import SwitchRequest, both, both_endpoints, switch
     from pgtop_tune.model.bench import LoadSpec
 
     if detach:

@@ -7,11 +7,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune import units
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, Spreads, compare
-from pgtop_tune.compare.figure_rows import figure_of
+from pgtop_tune.compare.figure_rows import FigureRow, figure_of
+from pgtop_tune.compare.noise.cells import cells_of_side
+from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart, wait_bars
-from pgtop_tune.compare.reports.run_tables import curve_groups, line_name, run_sheets, search_sheet
 from pgtop_tune.compare.reports.sheets import (
     Sheet,
     event_sheet,
@@ -24,11 +26,255 @@ from pgtop_tune.compare.reports.sheets import (
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Figure, wait_rows
-from pgtop_tune.compare.sides.material import ComparedRun, Material
+from pgtop_tune.compare.sides.material import ComparedRun, FactKind, LoadKey, Material, Summary
+from pgtop_tune.compare.statistics.effect import Verdict
+from pgtop_tune.compare.words import signed
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.run_result import RunVerdict
 from pgtop_tune.safe_text import one_line
+
+# Tables of runs in the usual layouts: loads across, endpoints down, clients down, statements, a search.
+
+_MANY: Final = 12
+"""Columns of figures that fit beside each other."""
+_MOST_STATEMENTS: Final = 60
+
+
+class _Row(Struct, frozen=True):
+    title: str
+    value: Callable[[Summary], float | None]
+    digits: int
+
+
+_ROWS: Final = (
+    _Row("transactions", lambda found: found.transactions, 0),
+    _Row("failed", lambda found: found.failed, 0),
+    _Row("latency avg, ms", lambda found: found.latency_ms, 3),
+    _Row("latency stddev, ms", lambda found: found.stddev_ms, 3),
+    _Row("p95, ms", lambda found: found.p95_ms, 3),
+    _Row("p99, ms", lambda found: found.p99_ms, 3),
+    _Row("connect, ms", lambda found: found.connect_ms, 3),
+    _Row("tps", lambda found: found.tps, 2),
+)
+
+
+def run_sheets(sides: Sequence[Material]) -> tuple[Sheet, ...]:
+    """Tables of everything that was run, those that have something to say."""
+    loaded = [side for side in sides if any(run.key.name for run in side.runs)]
+    if not loaded:
+        return ()
+    tables = (_datasets, _across, _down, _repeats, _steps, _statements)
+    return tuple(sheet for table in tables if (sheet := table(loaded)) is not None)
+
+
+def _datasets(sides: Sequence[Material]) -> Sheet | None:
+    """Seconds of each step in which a data set was made: steps down, sides across."""
+    columns = [(side, made) for side in sides for made in side.made]
+    if not columns:
+        return None
+    told = [dict(made.steps_s) for _, made in columns]
+    names = list(dict.fromkeys(name for each in told for name in each if name != "total"))
+    heads = ("init step, s", *(one_line(f"{side.name}: {made.title}", 60) for side, made in columns))
+    rows = tuple((one_line(name, 40), *(_number(each.get(name), 2) for each in told)) for name in (*names, "total"))
+    return Sheet("data sets", (), Table(heads, rows, frozenset(range(1, len(heads)))))
+
+
+def _across(sides: Sequence[Material]) -> Sheet | None:
+    """Sides and their loads across, figures down: where there are few of them and each was run once."""
+    cells = [(side, run) for side in sides for run in _of_loads(side)]
+    keys = {(run.key.clients, run.key.endpoint, run.key.configuration, run.key.rate_per_s) for _, run in cells}
+    if len(keys) > 1 or len(cells) > _MANY or any(run.summary.state == "failed" for _, run in cells):
+        return None
+    heads = ("", *(_column(side, run, sides) for side, run in cells))
+    rows = tuple(
+        (row.title, *(_number(row.value(run.summary), row.digits) for _, run in cells))
+        for row in _ROWS
+        if any(row.value(run.summary) is not None for _, run in cells)
+    )
+    return Sheet("runs", (), Table(heads, rows, frozenset(range(1, len(heads)))))
+
+
+def _column(side: Material, run: ComparedRun, sides: Sequence[Material]) -> str:
+    return one_line(f"{side.name}: {run.key.name}" if len(sides) > 1 else run.key.name, 60)
+
+
+def _down(sides: Sequence[Material]) -> Sheet | None:
+    """A row for each run; a failed one has its reason in place of figures."""
+    cells = [(side, run) for side in sides for run in _of_loads(side)]
+    if _across(sides) is not None:
+        return None
+    named = [
+        name for name in _NAMES if name.title == "clients" or len({name.text(side, run) for side, run in cells}) > 1
+    ]
+    heads = (*(name.title for name in named), *(row.title for row in _ROWS))
+    rows = tuple(
+        (*(one_line(name.text(side, run), 50) for name in named), *_figures(run.summary)) for side, run in cells
+    )
+    return Sheet("runs", (), Table(heads, rows, frozenset(range(len(named) - 1, len(heads)))))
+
+
+def _repeats(sides: Sequence[Material]) -> Sheet | None:
+    """Loads that a side ran several times: mean, deviation between runs, interval of the mean."""
+    cells = [(side, cell) for side in sides for cell in cells_of_side(side, {})]
+    if not cells:
+        return None
+    names = [f"{side.name}: {cell.title}" if len(sides) > 1 else cell.title for side, cell in cells]
+    found = [cell for _, cell in cells]
+    return Sheet("repeats", (), cell_table(found, names), notes=cell_notes(found))
+
+
+class _Name(Struct, frozen=True):
+    title: str
+    text: Callable[[Material, ComparedRun], str]
+
+
+_NAMES: Final = (
+    _Name("side", lambda side, run: side.name),
+    _Name("endpoint", lambda side, run: run.key.endpoint),
+    _Name("configuration", lambda side, run: run.key.configuration),
+    _Name("load", lambda side, run: run.key.name),
+    _Name("rate", lambda side, run: "" if run.key.rate_per_s is None else units.number(run.key.rate_per_s)),
+    _Name("clients", lambda side, run: str(run.key.clients)),
+)
+
+
+def _figures(found: Summary) -> Iterator[str]:
+    if found.state == "failed":
+        reason = one_line(short_words(found.message), 100) or "no reason given"
+        yield from (units.UNKNOWN for _ in _ROWS[:-1])
+        yield f"failed: {reason}"
+        return
+    for row in _ROWS:
+        partial = " (partial)" if row.title == "tps" and found.state == "stopped" else ""
+        yield _number(row.value(found), row.digits) + partial
+
+
+def curve_groups(sides: Sequence[Material]) -> dict[str, list[tuple[Material, LoadKey, float]]]:
+    """Throughput over clients by load, of loads that were run with several numbers of clients; means of repeats."""
+    found: dict[str, list[tuple[Material, LoadKey, float]]] = {}
+    for side in sides:
+        for key, runs in side.phases.items():
+            tps = [run.summary.tps for run in runs if run.summary.tps is not None]
+            if key.name and tps:
+                found.setdefault(key.name, []).append((side, key, sum(tps) / len(tps)))
+    return {name: rows for name, rows in found.items() if len({key.clients for _, key, _ in rows}) > 1}
+
+
+def line_name(side: Material, key: LoadKey, sides: int) -> str:
+    """What tells one curve from another."""
+    return " ".join(filter(None, (side.name if sides > 1 else "", key.endpoint, key.configuration))) or "tps"
+
+
+def _steps(sides: Sequence[Material]) -> Sheet | None:
+    """Clients down, sides across, throughput in the cells: the matrix of a study."""
+    groups = curve_groups(sides)
+    if not groups:
+        return None
+    rows: list[tuple[str, ...]] = []
+    names = list(dict.fromkeys(line_name(side, key, len(sides)) for each in groups.values() for side, key, _ in each))
+    for load, each in groups.items():
+        cells = {(key.clients, line_name(side, key, len(sides))): tps for side, key, tps in each}
+        for clients in sorted({clients for clients, _ in cells}):
+            values = [cells.get((clients, name)) for name in names]
+            rows.append((one_line(load, 40), str(clients), *(_number(value, 2) for value in values)))
+    heads = ("load", "clients", *(one_line(name, 40) for name in names))
+    return Sheet("tps over clients", (), Table(heads, tuple(rows), frozenset(range(1, len(heads)))))
+
+
+def _statements(sides: Sequence[Material]) -> Sheet | None:
+    """Mean latency of each statement on every side, with -r."""
+    told: list[dict[tuple[str, str, str], float]] = [
+        {(run.key.title, script, text): ms for run in side.runs for script, text, ms in run.summary.statements}
+        for side in sides
+    ]
+    keys = list(dict.fromkeys(key for side in told for key in side))[:_MOST_STATEMENTS]
+    if not keys:
+        return None
+    rows = []
+    for load, script, text in keys:
+        values = [side.get((load, script, text)) for side in told]
+        change: tuple[str, ...] = ()
+        if len(values) == 2:
+            a, b = values
+            change = (f"{signed(100 * (b / a - 1))} %" if a and b is not None else units.UNKNOWN,)
+        rows.append((one_line(load, 30), one_line(text, 80), *(_number(value, 3) for value in values), *change))
+    heads = ("load", "statement, ms", *(one_line(side.name, 40) for side in sides), *(("change",) if change else ()))
+    return Sheet("statements", (), Table(heads, tuple(rows), frozenset(range(2, len(heads)))))
+
+
+def _of_loads(side: Material) -> list[ComparedRun]:
+    return [run for run in side.runs if run.key.name]
+
+
+def _number(value: float | None, digits: int) -> str:
+    return units.UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+# A search for better values as a table: each step against the previous best it, kept or gone back from.
+
+_FEWEST: Final = 3
+_MOST_CHANGED: Final = 2
+"""Settings that a step of a search changes; sides that differ in more are configurations."""
+_AIMS: Final = ("tps", "server_tps")
+
+
+def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) -> Sheet | None:
+    """One row for each side, in the order given; None where sides are no steps of a search.
+
+    Args:
+        under_test: As for `compare`.
+    """
+    if len(sides) < _FEWEST:
+        return None
+    best = sides[0]
+    rows: list[tuple[str, ...]] = []
+    for side in sides[1:]:
+        found = compare(best, side, under_test)
+        changed = [each for each in found.fingerprints.under_test if each.kind is FactKind.SETTING]
+        row = _aim(found)
+        if row is None or not 1 <= len(changed) <= _MOST_CHANGED:
+            return None
+        if not rows:
+            rows.append((one_line(best.name, 40), "start", words.value(row.figure, row.a), "", "", "", ""))
+        ahead = row.verdict == Verdict.DIFFER and row.effect is not None and row.effect.relative > 0
+        kept = row.verdict == Verdict.BETTER or ahead
+        rows.append(
+            (
+                one_line(side.name, 40),
+                one_line("; ".join(f"{each.name} {each.a} -> {each.b}" for each in changed), 100),
+                words.value(row.figure, row.b),
+                words.effect(row),
+                words.interval(row),
+                row.verdict,
+                "keep for now: no verdict" if ahead else "keep" if kept else one_line(f"back to {best.name}", 50),
+            )
+        )
+        best = side if kept else best
+    heads = ("step", "changed", "tps", "against the previous best", "98 % interval", "verdict", "")
+    return Sheet(
+        heading="search path",
+        lines=(),
+        table=Table(heads, tuple(rows), frozenset({2, 3, 4})),
+        notes=_outcome_notes(sides[0], best, under_test),
+    )
+
+
+def _aim(found: Comparison) -> FigureRow | None:
+    """Throughput of the first load that both ran."""
+    phase = next(iter(found.phases), None)
+    return None if phase is None else next((row for name in _AIMS if (row := phase.row(name)) is not None), None)
+
+
+def _outcome_notes(first: Material, best: Material, under_test: Collection[str]) -> tuple[str, ...]:
+    if best is first:
+        return (one_line(f"no step is proven better than {first.name}", 200),)
+    row = _aim(compare(first, best, under_test))
+    assert row is not None
+    said = f"best: {best.name}; against {first.name} tps {words.effect(row)} ({words.interval(row)}), {row.verdict}"
+    chosen = "the highest figure may be due to chance: measure both once more"
+    return one_line(said, 300), chosen
+
 
 DRAWN: Final = ("tps", "server_tps", "p99", "wal", "cpu", "disk_busy", "psi_io")
 _MARKED: Final = frozenset({EventKind.PARAMETER, EventKind.CHECKPOINT, EventKind.AUTOVACUUM, EventKind.NOTE})

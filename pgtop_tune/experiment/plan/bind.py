@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+import random
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,8 +20,7 @@ from pgtop_tune.advice.facts import OUT_OF_REACH
 from pgtop_tune.changes.start.checks import WAYS
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.amounts import ADVISED, NotToTell, PlanFacts, clients_of, scale_of, value_of
-from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Configuration, ExperimentPlan
-from pgtop_tune.experiment.plan.order import seed_of, stages_of
+from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Cell, Configuration, ExperimentPlan, Stage
 from pgtop_tune.experiment.plan.plan_lines import place_of
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
@@ -28,6 +29,69 @@ from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import check_value, parse, unit_bytes
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.units import about
+
+# The cells of a plan in their order: expensive dimensions outermost, random within blocks by a recorded seed. Pure.
+#
+# Outermost is the scale, then the repeats, then the arms (restarts and settings of the machine) in random order, so
+# that
+# a machine that drifts favours none of them; innermost are endpoints, profiles and clients, again in random order.
+
+
+def seed_of(plan: ExperimentPlan) -> int:
+    """The plan's, or one made of its text: the same file has the same order."""
+    return zlib.crc32(plan.text.encode()) & 0x7FFFFFFF if plan.seed is None else plan.seed
+
+
+def stages_of(
+    plan: ExperimentPlan,
+    arms: Sequence[Arm],
+    scales: Sequence[int],
+    clients: Sequence[int],
+    impossible: Mapping[tuple[str, str, int], str],
+) -> tuple[Stage, ...]:
+    """All stages, with their cells numbered as they run.
+
+    Args:
+        plan: The plan.
+        arms: Resolved, in the plan's order.
+        scales, clients: Resolved.
+        impossible: (arm, endpoint, clients) to the reason why such cells cannot run.
+    """
+    chance = random.Random(seed_of(plan))
+    stages: list[Stage] = []
+    number = 1
+    for scale in scales:
+        made = False
+        for repeat in range(1, plan.repeats + 1):
+            order = list(arms)
+            chance.shuffle(order)
+            for arm in order:
+                inner = [
+                    (endpoint.name, profile, count)
+                    for endpoint in plan.endpoints
+                    for profile in plan.profiles
+                    for count in clients
+                ]
+                chance.shuffle(inner)
+                cells = tuple(
+                    Cell(
+                        number=number + place,
+                        arm=arm.name,
+                        scale=scale,
+                        endpoint=endpoint,
+                        profile=profile,
+                        clients=count,
+                        repeat=repeat,
+                        impossible=arm.impossible or impossible.get((arm.name, endpoint, count), ""),
+                    )
+                    for place, (endpoint, profile, count) in enumerate(inner)
+                )
+                number += len(cells)
+                anew = not arm.impossible and (plan.data_per_configuration or not made)
+                made = made or anew
+                stages.append(Stage(number=len(stages) + 1, arm=arm.name, scale=scale, make_data=anew, cells=cells))
+    return tuple(stages)
+
 
 _RESTART: Final = "postmaster"
 _POOL: Final = "vm.nr_hugepages"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Set
 from contextlib import suppress
+from itertools import pairwise
 from typing import Final
 
 from pgtop_tune.compare.sides.figures import frame_sums, line_sums
@@ -16,7 +17,6 @@ from pgtop_tune.compare.sides.gathered import LatencySums
 from pgtop_tune.compare.sides.material import BUDGET_S
 from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.experiment.switchback.blocks import Arm, Block
-from pgtop_tune.experiment.switchback.parameters_seen import ParametersSeen
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
@@ -29,7 +29,47 @@ from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.postgres import ParameterSample
 from pgtop_tune.runtime.ports import Step
+from pgtop_tune.sampling.happenings import parameter_events
+
+# What others change of the server's parameters while a pair of blocks is measured, from looks at pg_settings.
+#
+# The sampler looks again as soon as the server has read its files anew, so that a value which comes and goes within a
+# block is seen as well, and so is a parameter that is not under test.
+
+_LOOKS_KEPT: Final = 32
+"""Looks; a pair has a handful."""
+
+
+class ParametersSeen:
+    """The newest looks."""
+
+    def __init__(self) -> None:
+        self._looks: Final = deque[ParameterSample](maxlen=_LOOKS_KEPT)
+
+    def take(self, frame: Frame) -> None:
+        """A frame with a new look, or with an earlier one."""
+        sample = sections.parameters(frame)
+        if not isinstance(sample, Unavailable) and (not self._looks or sample is not self._looks[-1]):
+            self._looks.append(sample)
+
+    def changed(self, pair_since_s: float, block_since_s: float, switched: Set[str]) -> str:
+        """What others changed since the pair began, in words; "" for nothing.
+
+        Args:
+            pair_since_s: When the pair began, on the session's clock.
+            block_since_s: When the block did.
+            switched: Parameters under test: between blocks the experiment changes them itself.
+        """
+        for before, now in pairwise(self._looks):
+            if now.at_s <= pair_since_s:
+                continue
+            ours = frozenset(switched) if before.at_s <= block_since_s else frozenset[str]()
+            if found := parameter_events(before, now, 0, ours):
+                return f"{found[0].text}, changed by someone else"
+        return ""
+
 
 _RESTARTED: Final = "the server was restarted"
 _SESSIONS: Final = "active sessions"

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from statistics import fmean, median
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.compare.sides.figures import TPS
+from pgtop_tune.compare.sides.figures import FAILED, LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
+from pgtop_tune.experiment.attribution import Surroundings, attribution
 from pgtop_tune.experiment.known_floor import known_floor, seen_in
 from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
 from pgtop_tune.experiment.switchback.arms import Arms
@@ -27,11 +32,8 @@ from pgtop_tune.experiment.switchback.blocks import (
     orders,
 )
 from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate, missing_words
-from pgtop_tune.experiment.switchback.guard import harm
-from pgtop_tune.experiment.switchback.newest_steady import newest_steady
 from pgtop_tune.experiment.switchback.plans import StatementPlans, look_under_both
-from pgtop_tune.experiment.switchback.same_mix import why_no_mix
-from pgtop_tune.experiment.switchback.settling import at_once
+from pgtop_tune.experiment.switchback.same_mix import slower_calls, why_no_mix
 from pgtop_tune.experiment.switchback.state import (
     ANSWERS,
     NOT_PUT_BACK,
@@ -46,7 +48,219 @@ from pgtop_tune.experiment.switchback.state import (
 from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles, WholeCycles
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
+from pgtop_tune.model.run_result import SteadyState
 from pgtop_tune.units import duration
+
+# How soon an effect is in force: measured at the changes of the arm, where it is large enough to be seen there. Pure.
+#
+# Shorter blocks reach a verdict sooner, and a large effect shows within the seconds of one change whether it builds
+# up.
+
+_UNTIL: Final = 3
+"""Pairs after which lengths stay as they are."""
+_LATER_S: Final = int(QUICK.settle_s)
+"""Seconds of a change that are never looked at: the load tells its seconds late."""
+_FEWEST: Final = 3
+"""Seconds of settling behind them that are looked at."""
+_COVERED: Final = 0.9
+"""Share of the step that has been made then. Sure to be at least `_SURELY`, one-sided at 95 %."""
+_SURELY: Final = 0.6
+_ONE_SIDED: Final = 1.645
+_CLEAR: Final = 27.0
+"""Times its variance that the square of a step has to be: three standard errors, of seconds that resemble each other
+so much that a third of them count."""
+
+
+def at_once(pairs: Sequence[Pair]) -> bool:
+    """Whether the changes of the arm so far show the whole effect after its settle time: `QUICK` blocks will do.
+
+    The share of the step that the seconds behind it have made, over all changes by least squares through the origin,
+    has to be 90 %, and surely more than 60 %; an effect that is small beside the noise shows nothing.
+    """
+    steps = [*_steps([block for pair in pairs for block in pair.blocks])]
+    size = math.fsum(step.tps**2 for step in steps)
+    if len(pairs) > _UNTIL or size <= _CLEAR * math.fsum(step.variance for step in steps):
+        return False
+    made = math.fsum(step.tps * step.made for step in steps) / size
+    error = math.sqrt(math.fsum(step.tps**2 * step.made_variance for step in steps)) / size
+    return made >= _COVERED and made - _ONE_SIDED * error >= _SURELY
+
+
+class _Step(Struct, frozen=True):
+    """A change of the arm, in transactions per second.
+
+    Attributes:
+        tps: Mean after it less mean before.
+        variance: Of that.
+        made: How much of it had been made while it settled.
+        made_variance: Of that.
+    """
+
+    tps: float
+    variance: float
+    made: float
+    made_variance: float
+
+
+def _steps(blocks: Sequence[Block]) -> Iterator[_Step]:
+    for before, after in pairwise(blocks):
+        settling = after.settling[_LATER_S:]
+        if before.arm is after.arm or len(settling) < _FEWEST or min(len(before.tps), len(after.tps)) < _FEWEST:
+            continue
+        level, of_level = fmean(before.tps), _variance(before.tps) / len(before.tps)
+        spread = _variance(after.tps)
+        yield _Step(
+            tps=fmean(after.tps) - level,
+            variance=of_level + spread / len(after.tps),
+            made=fmean(settling) - level,
+            made_variance=of_level + spread / len(settling),
+        )
+
+
+def _variance(seconds: Sequence[float]) -> float:
+    mean = fmean(seconds)
+    return math.fsum((each - mean) ** 2 for each in seconds) / (len(seconds) - 1)
+
+
+# Whether the load of an experiment is steady by now. Pure.
+
+_NOISE: Final = 0.5
+"""A drift as large as this may hide in it."""
+_WINDOWS: Final = (120, 60, 40, 30, 20)
+"""Newest seconds that are looked at, besides all of them: what was before is the warm-up."""
+
+
+def newest_steady(seconds: Sequence[float]) -> SteadyState:
+    """Whether all seconds, or the newest of them, show no drift beyond their noise; else why all of them do.
+
+    The noise may be larger than that of a single run: pairs of blocks are compared, and a coin orders them.
+    """
+    whole = steady_state(seconds, _NOISE)
+    newest = (steady_state(seconds[-window:], _NOISE) for window in _WINDOWS if window < len(seconds))
+    return whole if whole.steady else next((found for found in newest if found.steady), whole)
+
+
+# When an experiment stops at once: two blocks of B in a row that do harm. No statistics: a guard. Pure.
+
+_LOW: Final = 0.5
+_LONG: Final = 2.0
+_FAILED_POINTS: Final = 5.0
+"""Per cent of transactions that fail under B and not under A."""
+_IN_A_ROW: Final = 2
+_USUAL: Final = 10
+"""Blocks of A before them: the worst of these shows what happens under A, too."""
+
+
+class Harm(Struct, frozen=True):
+    """What B does to the load.
+
+    Attributes:
+        words: The reason of the ending.
+        unattributable: Why that cannot be put down to the parameters; "" where it can.
+    """
+
+    words: str
+    unattributable: str = ""
+
+
+class Collapse(Struct, frozen=True):
+    """Two blocks of B in a row below half of each of A.
+
+    Attributes:
+        share: Throughput of B, of A's.
+        unattributable: Why that cannot be put down to the parameters; "" where it can.
+    """
+
+    share: float
+    unattributable: str
+
+    @property
+    def words(self) -> str:
+        """The reason of the ending."""
+        return _stopped(f"B ran at {100.0 * self.share:.0f} % of A", self.unattributable)
+
+
+def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
+    """The harm for which the experiment stops; None where it may go on.
+
+    Args:
+        blocks: In the order of time.
+        objective: The figure that decides; a load that is judged by latency has a rate, and keeps its throughput.
+    """
+    if (collapse := collapsed(blocks, objective)) is not None:
+        return Harm(collapse.words, collapse.unattributable)
+    if objective == LATENCY and (found := _last_and_usual(blocks, lambda block: block.figure(LATENCY))) is not None:
+        last, usual = found
+        if min(last.values) >= _LONG * max(usual.values) > 0.0:
+            times = fmean(last.values) / median(usual.values)
+            because = _because(usual.blocks, last.blocks, 1.0 / times)
+            return Harm(_stopped(f"latency under B is {times:.1f} times that under A", because), because)
+    if (found := _last_and_usual(blocks, lambda block: block.figure(FAILED) or 0.0)) is not None:
+        last, usual = found
+        if min(last.values) >= max(usual.values) + _FAILED_POINTS:
+            return Harm(_stopped(f"{fmean(last.values):.0f} % of the transactions under B fail"))
+    return None
+
+
+def _stopped(words: str, unattributable: str = "") -> str:
+    return f"stopped: {words}{f'; {unattributable}' if unattributable else ''}"
+
+
+def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Collapse | None:
+    """Where B's last two blocks were below half of each of A's before and among them; else None.
+
+    Args:
+        blocks: In the order of time.
+        objective: Of the same mix of statements calls must take twice as long, too: a foreign load may go away.
+    """
+    found = _last_and_usual(blocks, lambda block: block.mean_tps)
+    if found is None:
+        return None
+    last, usual = found
+    if max(last.values) >= _LOW * min(usual.values):
+        return None
+    if objective == SAME_MIX and not slower_calls(blocks, 1.0 / _LOW, _IN_A_ROW):
+        return None
+    share = fmean(last.values) / median(usual.values)
+    return Collapse(share, _because(usual.blocks, last.blocks, share))
+
+
+def _because(usual: Sequence[Block], last: Sequence[Block], share: float) -> str:
+    """Why a figure of B that is such a share of A's cannot be put down to the parameters; "" where it can."""
+    return attribution(_seen(usual), _seen(last), share - 1.0, share - 1.0)[0]
+
+
+def _seen(blocks: Sequence[Block]) -> list[Surroundings]:
+    return [block.surroundings for block in blocks]
+
+
+class _Of(Struct, frozen=True):
+    """Blocks that have a figure, and its values."""
+
+    blocks: list[Block]
+    values: list[float]
+
+
+def _last_and_usual(blocks: Sequence[Block], of: Callable[[Block], float | None]) -> tuple[_Of, _Of] | None:
+    """A figure of B's last two blocks, and of A's before and among them; None where there are too few.
+
+    One of these blocks of A comes after the first of B's two: a load that slumps by itself slumps there, too. One that
+    goes up and down by itself did so within the blocks of A before. Blocks that do not count are left out.
+    """
+    counted = [block for block in blocks if not block.spoiled]
+    places = [place for place, block in enumerate(counted) if block.arm is Arm.B][-_IN_A_ROW:]
+    if len(places) < _IN_A_ROW:
+        return None
+    before = [block for block in counted[: places[0]] if block.arm is Arm.A][-_USUAL:]
+    after = [block for block in counted[places[0] :] if block.arm is Arm.A]
+    last, usual = _with(of, [counted[place] for place in places]), _with(of, [*before, *after])
+    return (last, usual) if after and usual.values and len(last.values) == _IN_A_ROW else None
+
+
+def _with(of: Callable[[Block], float | None], blocks: Sequence[Block]) -> _Of:
+    known = [(block, value) for block in blocks if (value := of(block)) is not None]
+    return _Of([block for block, _ in known], [value for _, value in known])
+
 
 _FIRST_SECOND_S: Final = 60.0
 """A load that connects many clients takes its time until its first transaction."""

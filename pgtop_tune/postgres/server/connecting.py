@@ -25,10 +25,9 @@ from pgtop_tune.postgres.server.connection import (
     ReadConnection,
     Rows,
 )
-from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, ServerEndpoint
+from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, ServerEndpoint, beyond_asyncpg
 from pgtop_tune.postgres.server.encodings import RAW
 from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of, takes_connections
-from pgtop_tune.postgres.server.keywords import beyond_asyncpg
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import pin, pinned_first
 

@@ -15,9 +15,8 @@ from typing import Any, Final
 import asyncpg
 
 from pgtop_tune.postgres.server.connection import CLIENT_ERRORS
-from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.conninfo import ConnInfo, beyond_asyncpg
 from pgtop_tune.postgres.server.failures import sqlstate_of
-from pgtop_tune.postgres.server.keywords import beyond_asyncpg
 from pgtop_tune.postgres.server.search_path import pinned_first
 
 _TIMEOUT_S: Final = 3.0

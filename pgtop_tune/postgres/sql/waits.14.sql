@@ -34,7 +34,9 @@ SELECT m.now_ms,
  WHERE s.backend_type IS NOT NULL
    AND s.pid <> m.pid
    AND (s.application_name IS DISTINCT FROM 'pgtop-tune'
-        OR s.xact_start < m.long_ago AND NOT (s.state = 'active' AND left(s.query, 40) LIKE '%/* pgtop-tune */%'))
+        OR s.xact_start < m.long_ago
+           AND NOT (s.state = 'active' AND (starts_with(s.query, 'SELECT /* pgtop-tune */')
+                                            OR starts_with(s.query, 'WITH /* pgtop-tune */'))))
    AND CASE s.state WHEN 'active' THEN s.wait_event_type IS DISTINCT FROM 'Activity'
                     WHEN 'idle' THEN s.application_name = 'pgbench' AND s.state_change > m.lately
                     WHEN 'idle in transaction' THEN s.state_change > m.lately OR s.xact_start < m.old

@@ -27,8 +27,39 @@ from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.readers.sessions import QUERY_CHARACTERS, shown_query
 from pgtop_tune.postgres.server.own_sessions import marked
 from pgtop_tune.postgres.server.role_powers import powers
-from pgtop_tune.postgres.statements.plan_shape import shape_of
 from pgtop_tune.secret import MASK
+
+# The shape of a plan: nodes, indexes and the order of joins, without costs and conditions. Pure.
+
+_MOST_NODES: Final = 400
+_DEEPEST: Final = 100
+_ON: Final = ("Relation Name", "Function Name", "CTE Name", "Tuplestore Name", "Table Function Name")
+_UNSAID: Final = {"Strategy": "Plain", "Join Type": "Inner", "Partial Mode": "Simple"}
+"""What EXPLAIN in text leaves out, too."""
+
+
+def shape_of(explained: Any) -> tuple[str, ...]:
+    """Lines of EXPLAIN (FORMAT JSON, COSTS OFF), a node each; () of what is no plan."""
+    try:
+        return tuple(_nodes(explained[0]["Plan"], 0))[:_MOST_NODES]
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return ()
+
+
+def _nodes(node: Any, depth: int) -> Iterator[str]:
+    if depth > _DEEPEST:
+        return
+    named = "".join(f"{node[key]} " for key, plain in _UNSAID.items() if node.get(key, plain) != plain)
+    words = f"{named}{node.get('Operation') or node['Node Type']}"
+    if index := node.get("Index Name"):
+        words += f" using {index}"
+    if on := next((node[key] for key in _ON if node.get(key)), None):
+        words += f" on {on}"
+    subplan = node.get("Subplan Name")
+    yield "  " * depth + (f"{subplan}: " if subplan else "") + words
+    for below in node.get("Plans", ()):
+        yield from _nodes(below, depth + 1)
+
 
 # Whether a text is one complete plain query that EXPLAIN may see. Pure.
 #

@@ -6,16 +6,48 @@ both are bands of their own. Latency and density are logarithmic, so that one tr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from math import ceil, floor, log1p, log10, sqrt
 from typing import Final
 
 from pgtop_tune.metrics.percentiles import Merged, bucket_edges
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, SHADES, Line, of_map
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, labelled, padded
 from pgtop_tune.units import count, ms, percent, wall_clock, with_ms
+
+# The latency heatmap over the screen, as large as the terminal; follows the frames shown.
+
+_FRAME_ROWS: Final = 2
+
+
+class HeatmapDialog(Dialog[None]):
+    """Shows the heatmap for as long as it is open.
+
+    Args:
+        session: What the screen shows.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 1_000
+    LIVE = False
+
+    def __init__(self, session: Session, glyphs: Glyphs) -> None:
+        super().__init__("latency heatmap: how many transactions took how long", glyphs, keys="Esc back")
+        self._session = session
+
+    def content(self, cells: int) -> Sequence[Line]:
+        """The map as it is now."""
+        return heatmap_lines(self._session, cells, self.app.size.height - _FRAME_ROWS, self.glyphs)
+
+    def frames_arrived(self, session: Session) -> None:
+        """A newer look."""
+        self._session = session
+        self.repaint()
+
 
 _STYLE: Final = "series-1"
 """Of the map, in shades: that most transactions are usual is no alarm."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -19,17 +19,50 @@ from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, latency_lines
 from pgtop_tune.tui.dashboard.session_rows import SessionRow, SessionsView, session_rows
 from pgtop_tune.tui.dashboard.sessions import sessions_lines
 from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits
-from pgtop_tune.tui.dashboard.tape import tape_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.scene.header import NO_PAGES, PageNames, footer_lines, header_lines
+from pgtop_tune.tui.widgets import tape
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import padded
-from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS
+from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, axis_ticks, time_axis
 
 if TYPE_CHECKING:
     from pgtop_tune.compare.overlay.curves import OverlayWatch
+
+# The tape of events under both charts, in their columns.
+
+
+def tape_lines(
+    session: Session,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    *,
+    chart_rows: int,
+    marks: Iterable[tuple[float, bool]] = (),
+    span_s: float = SPANS_S[0],
+    clock: bool = False,
+) -> list[Line]:
+    """One line of marks and words.
+
+    Args:
+        session: Its events.
+        width: Cells.
+        height: 1.
+        glyphs: Characters.
+        chart_rows: Rows of a chart above: the tape has the same time axis.
+        marks: As `Marks.moments`.
+        span_s: Of `SPANS_S`, as above.
+        clock: Whether times of day stand where no event does.
+    """
+    axis = time_axis(session, width, chart_rows, span_s)
+    ticks = axis_ticks(session, axis) if clock else {}
+    shown = [(at_s, event) for at_s, event in session.events if axis.since_s <= at_s < axis.until_s]
+    drawn = tape.tape_lines(shown, axis.width, axis.since_s, axis.until_s, glyphs, marks, ticks)
+    return [padded(line, width) for line in drawn][:height]
+
 
 _LOAD: Final = "load"
 """The word in the footer beside the key that starts one."""

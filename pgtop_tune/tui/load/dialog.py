@@ -3,27 +3,254 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
 from textual import events
 
 from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, UNDER_WAY, run_of, under_way
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState
+from pgtop_tune.model.bench import BenchRun, LoadSpec, ProfileSummary, RunState
 from pgtop_tune.runtime.engine import EngineClient
-from pgtop_tune.runtime.load_control import LoadControl, LoadState
+from pgtop_tune.runtime.load_control import DatasetFound, LoadControl, LoadState
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.dialogs.form import ChoiceField, Form, NumberField, WordField
 from pgtop_tune.tui.load.data_set_dialog import InitDialog, making_lines
-from pgtop_tune.tui.load.form import LoadForm
 from pgtop_tune.tui.load.results_dialog import ResultsDialog, step_table
-from pgtop_tune.tui.load.steps_dialog import StepsDialog
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 from pgtop_tune.units import clock, count, with_ms
+
+# Steps of a load: which, for how long each, and what is done before each.
+
+_LISTS: Final = {"clients": "1,2,4,8,16,32,64", "rate": "100,200,400,800"}
+_SECONDS: Final = 60
+_TIDY: Final = (
+    ("yes", "empty history, vacuum, checkpoint"),
+    ("no", "each starts where the last one ended"),
+)
+
+
+class StepsDialog(Dialog[bool]):
+    """Starts the steps; returns True once they have begun.
+
+    Args:
+        load: Runs them.
+        client: The way to it.
+        spec: What the steps have in common.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 90
+
+    def __init__(self, load: LoadControl, client: EngineClient, spec: LoadSpec, glyphs: Glyphs) -> None:
+        super().__init__("steps", glyphs, keys="s start  Enter edit  arrows, Tab choose  Esc back", low=True)
+        self._load = load
+        self._client = client
+        self._spec = spec
+        self._axis = ChoiceField("steps of", (("clients", ""), ("rate", "transactions per second")))
+        self._list = WordField("list", "separated by commas, in this order")
+        self._list.text.replace(_LISTS["clients"])
+        self._time = NumberField("time s", "of each step")
+        self._time.fill(spec.duration_s or _SECONDS)
+        self._tidy = ChoiceField("tidy up", _TIDY)
+        self._form = Form((self._axis, self._list, self._time, self._tidy), focus=1)
+        self._problem = ""
+        self._busy = ""
+
+    def content(self, cells: int) -> list[Line]:
+        """The form, how long it will take, and what was wrong with it."""
+        lines = [*self._form.lines(self.glyphs), ()]
+        try:
+            seconds = int(self._time.number(1) or 0)
+        except PgtopError as problem:
+            return [*lines, *wrapped(str(problem), cells, "critical")]
+        steps = len([word for word in self._list.text.text.split(",") if word.strip()])
+        besides = ", and the time for housekeeping" if self._tidy.index == 0 else ""
+        lines += wrapped(f"{self._spec.profile}: {steps} runs, {clock(steps * seconds)}{besides}", cells, "dim")
+        lines += wrapped(self._problem, cells, "critical") if self._problem else []
+        lines += [((f"{self._busy} {self.glyphs.ellipsis}", "dim"),)] if self._busy else []
+        return lines
+
+    def on_key(self, event: events.Key) -> None:
+        """Typing, start."""
+        axis = self._axis.value
+        if self._form.press(event.key, event.character):
+            self._problem = ""
+            if self._axis.value != axis and self._list.text.text == _LISTS[axis]:
+                self._list.text.replace(_LISTS[self._axis.value])
+        elif event.key == "s" and not self._busy:
+            self._busy, self._problem = "starting", ""
+            self.run_worker(self._start(), group="steps")
+        else:
+            return
+        event.stop()
+        self.repaint()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A list from the terminal's clipboard."""
+        event.stop()
+        self._form.focused.paste(event.text)
+        self.repaint()
+
+    def action_close(self) -> None:
+        """While a value is typed it takes that back; else it leaves."""
+        if self._form.discard():
+            self.repaint()
+        else:
+            self.dismiss(None)
+
+    async def _start(self) -> None:
+        try:
+            seconds = int(self._time.number(1) or 0)
+            spec = replace(self._spec, duration_s=seconds, transactions=None)
+            steps = f"{self._axis.value}={self._list.text.text.strip().strip(',')}"
+            await self._client.ask(self._load.start_steps(spec, steps, tidy=self._tidy.index == 0))
+        except PgtopError as problem:
+            self._busy, self._problem = "", str(problem)
+            self.repaint()
+        else:
+            self.dismiss(True)
+
+
+# The load as a small form: what keys do to it, the spec it stands for, and how it is drawn. Pure.
+
+PROTOCOLS: Final = ("prepared", "extended", "simple")
+_MEANS: Final = "mean latency of each statement (-r)"
+_ERRORS: Final = (("end", "an error ends its client"), ("continue", "an error counts as failed (pgbench 19)"))
+_STATEMENTS: Final = (("no", _MEANS), ("yes", _MEANS))
+
+
+class LoadForm:
+    """Fields of a load, and the data set its profile needs.
+
+    Args:
+        profiles: What can be run; may be empty while they are being asked for.
+        spec: What the form starts with; what it has no field for stays as it is.
+
+    Attributes:
+        datasets: As the database has them; empty until that is known.
+    """
+
+    def __init__(self, profiles: Sequence[ProfileSummary], spec: LoadSpec) -> None:
+        self._profiles = {profile.name: profile for profile in profiles}
+        self._base = spec
+        self.datasets: tuple[DatasetFound, ...] = ()
+        self.profile = ChoiceField("profile", tuple((each.name, each.title) for each in profiles))
+        self.clients = NumberField("clients", "+ doubles, - halves")
+        self.threads = NumberField("threads", "of pgbench", empty="as many as cores")
+        self.duration = NumberField("time s", "", empty="until stopped")
+        self.rate = NumberField("rate /s", "transactions per second", empty="unlimited", fractions=True)
+        self.limit = NumberField("limit ms", "slower are counted; late are skipped", empty="none", fractions=True)
+        self.protocol = ChoiceField("protocol", tuple((each, "") for each in PROTOCOLS))
+        self.tries = NumberField("tries", "if serialization fails; 0 no limit", empty="once")
+        self.errors = ChoiceField("errors", _ERRORS)
+        self.statements = ChoiceField("statements", _STATEMENTS)
+        self._form = Form(
+            (
+                self.profile, self.clients, self.threads, self.duration, self.rate, self.limit, self.protocol,
+                self.tries, self.errors, self.statements,
+            )
+        )  # fmt: skip
+        self.fill(spec)
+
+    def fill(self, spec: LoadSpec) -> None:
+        """Shows this spec."""
+        self._base = spec
+        self.profile.choose(spec.profile)
+        self.clients.fill(spec.clients)
+        self.threads.fill(spec.threads or None)
+        self.duration.fill(spec.duration_s)
+        self.rate.fill(spec.rate_per_s)
+        self.limit.fill(spec.latency_limit_ms)
+        self.protocol.choose(spec.protocol)
+        self.tries.fill(spec.max_tries)
+        self.errors.index = int(spec.continue_on_error)
+        self.statements.index = int(spec.per_statement)
+
+    def spec(self) -> LoadSpec:
+        """What the form says.
+
+        Raises:
+            UsageProblem: A field does not hold what it should.
+        """
+        duration, tries = self.duration.number(1), self.tries.number()
+        return replace(
+            self._base,
+            profile=self.profile.value,
+            clients=int(self.clients.number(1) or 1),
+            threads=int(self.threads.number() or 0),
+            duration_s=None if duration is None else int(duration),
+            rate_per_s=self.rate.number(),
+            latency_limit_ms=self.limit.number(),
+            protocol=self.protocol.value,
+            max_tries=None if tries is None else int(tries),
+            continue_on_error=bool(self.errors.index),
+            per_statement=bool(self.statements.index),
+            transactions=self._base.transactions if duration is None else None,
+        )
+
+    @property
+    def dataset(self) -> str:
+        """The data set that the chosen profile needs; "" for none."""
+        profile = self._profiles.get(self.profile.value)
+        return "" if profile is None else profile.dataset
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Moves between fields, or types into the one in focus.
+
+        Returns:
+            Whether the key meant something here.
+        """
+        before = self.profile.value
+        taken = self._form.press(key, character)
+        if taken and self.profile.value != before:
+            self._suggest(self._profiles[self.profile.value])
+        return taken
+
+    def discard(self) -> bool:
+        """Takes back what is being typed; see `Form.discard`."""
+        return self._form.discard()
+
+    @property
+    def typing(self) -> bool:
+        """Whether a value is being typed."""
+        return self._form.typing
+
+    def paste(self, text: str) -> None:
+        """A number from the clipboard."""
+        self._form.focused.paste(text)
+
+    def _suggest(self, profile: ProfileSummary) -> None:
+        """Another profile brings its own idea of clients and protocol."""
+        self.clients.fill(profile.clients)
+        if profile.protocol in PROTOCOLS:
+            self.protocol.choose(profile.protocol)
+
+    def lines(self, glyphs: Glyphs) -> list[Line]:
+        """One line per field, and below the profile what it runs on."""
+        profile, *others = self._form.lines(glyphs)
+        return [profile, *self._dataset_line(), *others]
+
+    def _dataset_line(self) -> list[Line]:
+        found = next((each for each in self.datasets if each.name == self.dataset), None)
+        if found is None:
+            return []
+        return [(("  data set    ", "label"), ("  ", PLAIN), _dataset_words(found))]
+
+
+def _dataset_words(found: DatasetFound) -> tuple[str, str]:
+    what = one_line(found.found, 40)
+    if not found.problem:
+        return (f"{what} (found)", "good") if what else (f"needs the {found.name} data set: i creates it", "warning")
+    problem = one_line(found.problem, 60)
+    return f"{what}: {problem}: i creates it" if what else problem, "warning"
+
 
 _START: Final = "s"
 _FORM_KEYS: Final = "s start  Enter edit  i data set  n steps  {results}y copy  Esc back"

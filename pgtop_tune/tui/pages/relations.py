@@ -6,6 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
@@ -20,15 +21,75 @@ from pgtop_tune.metrics.vacuum import (
     table_rates,
     table_vacuums,
 )
-from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters
+from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.postgres import Backend
+from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters, TempFiles
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
-from pgtop_tune.tui.pages.temp_files import TEMP_FILES
 from pgtop_tune.tui.widgets.gauges import bar
 from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
 from pgtop_tune.units import UNKNOWN, age, count, ms, percent, size, with_ms
+
+# Temporary files that exist now, and the sessions that made them.
+
+_TEXT: Final = 500
+
+
+class Maker(Struct, frozen=True):
+    """A process with temporary files.
+
+    Attributes:
+        files: What it made.
+        backend: Its session; None where it was not seen.
+    """
+
+    files: TempFiles
+    backend: Backend | None
+
+
+def makers(interval: Interval) -> list[Maker]:
+    """Processes with temporary files; empty without the section."""
+    sample, activity = interval.now(sections.temp_files), interval.now(sections.activity)
+    backends = {} if activity is None else {backend.pid: backend for backend in activity.backends}
+    return [] if sample is None else [Maker(files, backends.get(files.pid)) for files in sample.processes]
+
+
+def _of_backend(name: str) -> Callable[[Any], str]:
+    return lambda row: "" if row.backend is None else one_line(getattr(row.backend, name) or "", _TEXT)
+
+
+def _key(row: Any) -> BackendKey | None:
+    backend = row.backend
+    return None if backend is None else (backend.pid, backend.backend_start_ms)
+
+
+_COLUMNS: Final = (
+    number("pid", "PID", 7, lambda row: row.files.pid, lambda value: f"{value or 0:.0f}",
+           "Process that made the files.", "pg_ls_tmpdir().name"),
+    number("files", "files", 7, lambda row: row.files.files, count, "Temporary files that exist now.",
+           "pg_ls_tmpdir()"),
+    number("bytes", "size", 8, lambda row: row.files.bytes, size, "Their size.", "pg_ls_tmpdir().size"),
+    word("user", "user", 10, _of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
+    word("database", "db", 10, _of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
+    word("query", "query", 20, _of_backend("query"), "Statement of the session, or the last one if it is not active.",
+         "pg_stat_activity.query", elastic=True),
+)  # fmt: skip
+
+TEMP_FILES: Final = PageTable(
+    id="temp-files",
+    title="temp files",
+    columns=_COLUMNS,
+    rows=rows_of(sections.temp_files, makers),
+    key_of=lambda row: row.files.pid,
+    backend_of=_key,
+    copied=_of_backend("query"),
+    sort="bytes",
+    empty="no temporary files now",
+)
+
 
 _BAR: Final = 8
 _NAME: Final = 44

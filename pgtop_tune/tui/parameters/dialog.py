@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 from textual import events
@@ -11,19 +12,23 @@ from textual import events
 from pgtop_tune.advice.facts import AdviceFacts, MachineLook
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.diagnosis.finding import ParameterAdvice
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.durability import WINDOW, lost_in_a_crash
 from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dialogs.choice import Choice, ChoiceDialog
+from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.parameters.applying import Applying, Came
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.conditions_dialog import HARM, ConditionsDialog, suggested
-from pgtop_tune.tui.parameters.drawing import details_lines, list_lines, word_lines
+from pgtop_tune.tui.parameters.drawing import choice_remark, details_lines, list_lines, word_lines
 from pgtop_tune.tui.parameters.gathering import advised_anew, machine_rows, parameter_rows, server_facts
-from pgtop_tune.tui.parameters.loss import lock_words, loss_words
 from pgtop_tune.tui.parameters.pending_line import pending_line
-from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, Staged
+from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, Staged, words_of
 from pgtop_tune.tui.parameters.staged import (
     Circumstances,
     Conditions,
@@ -35,11 +40,175 @@ from pgtop_tune.tui.parameters.staged import (
     staged_changes,
 )
 from pgtop_tune.tui.parameters.undo_dialog import keep_said, redo_said, undo_asked
-from pgtop_tune.tui.parameters.value_entry import ValueEntryDialog
 from pgtop_tune.tui.scene.scene import danger_line
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.widgets.text_field import TextField
+
+# Values in the list of parameters: typed, chosen from a list, stepped, or taken from the advice; and the filter.
+
+
+class ValueEntryDialog(Dialog[None]):
+    """A dialog with a table of settings whose values are entered.
+
+    Args:
+        title: On the upper edge.
+        glyphs: What it is drawn with.
+        keys: On the lower edge.
+        table: The settings.
+    """
+
+    def __init__(self, title: str, glyphs: Glyphs, keys: str, table: SettingTable) -> None:
+        super().__init__(title, glyphs, keys=keys, low=True)
+        self._table = table
+        self._said: tuple[str, str] = ("", PLAIN)
+
+    def _staged_anew(self) -> None:
+        """Something else may be staged now."""
+        raise NotImplementedError
+
+    def _typing(self, typed: TextField, event: events.Key) -> Callable[[], None] | None:
+        """Every key but those that close belongs to the value or the filter being typed."""
+        if event.key in ("escape", "ctrl+c"):
+            return None
+        if event.key != "enter":
+            return partial(self._type, typed, event)
+        if self._table.editing is not None:
+            return self._value_typed
+        return self._filter_typed
+
+    def _value_typed(self) -> None:
+        """Stages the value if the server may take it."""
+        self._said = ("", PLAIN)
+        try:
+            self._table.end_edit(keep=True)
+        except PgtopError as problem:
+            self._said = (str(problem), "critical")
+
+    def _edit(self) -> None:
+        """Types a value, or chooses it from a list where there are few."""
+        row = self._table.selected
+        words = () if row is None else words_of(row)
+        if row is None or not words:
+            self._table.edit()
+            return
+
+        def chosen(word: str | None) -> None:
+            if word is not None:
+                self._said = ("", PLAIN)
+                self._table.stage(Staged(word))
+            self._staged_anew()
+
+        staged = row.staged.value if row.staged is not None else None
+        choices = [Choice(word, *choice_remark(row, word)) for word in words]
+        dialog = ChoiceDialog(row.name, choices, staged or row.parameter.setting, self.glyphs)
+        self.app.push_screen(dialog, chosen)
+
+    def _type(self, typed: TextField, event: events.Key) -> None:
+        typed.press(event.key, event.character)
+        if typed is self._table.filtering:
+            self._table.narrow(typed.text)
+
+    def _filter(self) -> None:
+        self._table.filtering = TextField(self._table.filter)
+
+    def _filter_typed(self) -> None:
+        self._table.filtering = None
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A value from the terminal's clipboard."""
+        event.stop()
+        typed = self._table.editing or self._table.filtering
+        if typed is not None:
+            typed.insert(event.text)
+            if typed is self._table.filtering:
+                self._table.narrow(typed.text)
+            self.repaint()
+
+    def action_close(self) -> None:
+        """While typing it only ends the typing; then it takes the filter away; then it leaves."""
+        table = self._table
+        if table.editing is not None:
+            table.end_edit(keep=False)
+        elif table.filtering is not None or table.filter:
+            table.filtering = None
+            table.narrow("")
+        else:
+            self.dismiss(None)
+            return
+        self.repaint()
+
+    def _step(self, direction: int) -> None:
+        self._said = ("", PLAIN)
+        try:
+            self._table.step(direction)
+        except PgtopError as problem:
+            self._said = (str(problem), "critical")
+
+    def _take_advice(self) -> None:
+        row = self._table.selected
+        if row is not None and row.advised:
+            self._table.stage(Staged(row.advised))
+        elif row is not None:
+            words = (
+                "already has the advised value" if row.advice is not None and row.advice.value else "no advised value"
+            )
+            self._said = (f"{row.name}: {words}; ? shows details", "warning")
+
+
+# The risk of a staged value, a loss in numbers of now, and whether it is locked. Pure.
+
+_COMMIT: Final = "synchronous_commit"
+_OFF: Final = "off"
+
+
+def loss_words(row: SettingRow, rows: Sequence[SettingRow], interval: Interval | None) -> str:
+    """Return the risk of the staged value, a loss in numbers of now; "" where it is safe.
+
+    Args:
+        row: The parameter.
+        rows: All of them: of asynchronous commits the loss depends on wal_writer_delay, staged or in force.
+        interval: For numbers of now.
+    """
+    if row.staged is None:
+        return ""
+    by_name = {each.name: each for each in rows}
+    commit, delay = by_name.get(_COMMIT), by_name.get(WINDOW)
+    if row.name in (_COMMIT, WINDOW) and commit is not None and delay is not None and _value(commit) == _OFF:
+        try:
+            lost = lost_in_a_crash(parse(_value(delay), delay.parameter.unit, integer=True), interval)
+        except UsageProblem:
+            lost = ""
+        if lost:
+            return f"can lose {lost}"
+    return "" if row.risk is None else row.risk.words
+
+
+def lock_words(row: SettingRow, conditions: Conditions, *, allow_unsafe: bool) -> str:
+    """Return whether the staged value is locked, and what unlocks it; "" where it is safe.
+
+    Args:
+        row: The parameter.
+        conditions: A deadline replaces unlocking where the value may be tried.
+        allow_unsafe: Whether losses may be unlocked in this session.
+    """
+    risk = row.risk
+    if risk is None:
+        return ""
+    if not risk.locked(ends=conditions.keep_within_s is not None):
+        once_confirmed = ", and once confirmed when this program ends" if risk.loses_data else ""
+        return f"reverts at its deadline{once_confirmed}"
+    deadline = "" if risk.locked(ends=True) else "o sets a deadline, or "
+    permitted = allow_unsafe or not risk.loses_data
+    unlock = "a asks for its name" if permitted else "start with --allow-unsafe to unlock it"
+    return f"locked: {deadline}{unlock}"
+
+
+def _value(row: SettingRow) -> str:
+    staged = None if row.staged is None else row.staged.value
+    return row.parameter.setting if staged is None else staged
+
 
 _KEYS: Final = (
     "+ - step  Enter edit  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc back"

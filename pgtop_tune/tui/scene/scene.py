@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.errors import NoWidget
 from textual.message import Message
+from textual.screen import Screen
 
 from pgtop_tune.metrics.durability import at_risk
 from pgtop_tune.model.absence import Unavailable
@@ -24,8 +26,9 @@ from pgtop_tune.tui.pages.row_details import RowKey
 from pgtop_tune.tui.parameters.pending_line import pending_line
 from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames
 from pgtop_tune.tui.scene.message_line import ShownMessage, message_lines
-from pgtop_tune.tui.scene.mouse_screen import MouseScreen
-from pgtop_tune.tui.scene.straight import shown_straight
+from pgtop_tune.tui.scene.mouse import LEAST_DRAG, WHEEL_ROWS, MomentChosen, WindowDragged, key_at
+from pgtop_tune.tui.terminal.textual_private import driver_of, one_update, regions_in_view
+from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
 from pgtop_tune.tui.time_travel.transport_line import transport_line
 from pgtop_tune.tui.widgets.canvas import LineCanvas
 from pgtop_tune.tui.widgets.glyphs import Glyphs
@@ -41,6 +44,108 @@ if TYPE_CHECKING:
     from pgtop_tune.runtime.experiment_control import ExperimentState
     from pgtop_tune.runtime.load_control import LoadState
     from pgtop_tune.runtime.ports import RecordingState, TransportState
+
+# Pictures of a screen of canvases straight to the terminal, past Textual's compositor.
+
+
+def shown_straight(
+    screen: Screen[Any], canvases: Mapping[str, LineCanvas], drawn: Mapping[str, Sequence[Line]]
+) -> bool:
+    """Shows the lines of canvases as wide as the screen; through Textual the screen's thread takes a fifth longer.
+
+    Returns:
+        False where nothing was done: while Textual is about to paint this screen, something else than the canvases is
+        on it, or the terminal may show anything.
+    """
+    driver = driver_of(screen.app)
+    if not isinstance(driver, ThriftyDriver) or not driver.is_known:
+        return False
+    regions = regions_in_view(screen)
+    if not regions or not regions.keys() <= set(canvases.values()):
+        return False
+    changed = []
+    for name, lines in drawn.items():
+        canvas = canvases[name]
+        rows, region = canvas.take(lines), regions.get(canvas)
+        if rows and region is not None:
+            changed += [(region.y + y, row) for y, row in zip(rows, canvas.rows(rows), strict=True)]
+    with one_update(screen.app):
+        driver.paint(changed, screen.app.console)
+    return True
+
+
+# A screen of panes for the mouse: a click does what stands in its cell, a drag through a chart marks a window.
+
+
+class MouseScreen(Screen[None]):
+    """Knows the lines of its panes as they are drawn, and turns places on them into what they mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn: Mapping[str, Sequence[Line]] = {}
+        self._pressed: tuple[str, int, int] | None = None
+
+    @property
+    def typing(self) -> bool:
+        """Whether keys go into a line of text; then the mouse does nothing."""
+        raise NotImplementedError
+
+    async def press_shown(self, key: str) -> bool:
+        """Does what a key does that stands on the screen; whether it is a key of this screen."""
+        raise NotImplementedError
+
+    def moment_at(self, pane: str, x: int, y: int) -> float | None:
+        """The moment that a cell of a pane shows, on the session's clock; None where the pane shows no time."""
+        return None
+
+    def clicked_in(self, pane: str, x: int, y: int) -> None:
+        """A click that hit no key and no chart."""
+
+    def action_move(self, by: int) -> None:
+        """Moves the selection; each screen has its own."""
+        raise NotImplementedError
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel moves the selection."""
+        self.action_move(WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel moves the selection."""
+        self.action_move(-WHEEL_ROWS)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Where a click or a drag begins."""
+        self._pressed = self._hit(event)
+
+    async def on_mouse_up(self, event: events.MouseUp) -> None:
+        """A drag through charts marks a window; a button let go where it was pressed is a click."""
+        pane, x, y = self._hit(event)
+        pressed, self._pressed = self._pressed, None
+        if pressed is None or event.button > 1 or self.typing:
+            return
+        begun_s, at_s = self.moment_at(*pressed), self.moment_at(pane, x, y)
+        if begun_s is not None and at_s is not None and abs(x - pressed[1]) >= LEAST_DRAG:
+            self.post_message(WindowDragged(begun_s, at_s))
+            return
+        if (pane, y) != (pressed[0], pressed[2]) or abs(x - pressed[1]) >= LEAST_DRAG:
+            return
+        lines = self._drawn.get(pane, ())
+        key = key_at(lines[y], x) if y < len(lines) else ""
+        if key and await self.press_shown(key):
+            return
+        if at_s is not None:
+            self.post_message(MomentChosen(at_s))
+        else:
+            self.clicked_in(pane, x, y)
+
+    def _hit(self, event: events.MouseEvent) -> tuple[str, int, int]:
+        """The pane under the pointer, and the cell in it."""
+        at = event.screen_offset
+        try:
+            widget, region = self.get_widget_at(*at)
+        except NoWidget:
+            return "", 0, 0
+        return widget.id or "", at.x - region.x, at.y - region.y
 
 
 # A banner over the screen while a value is in force that can lose data: read off the frames, so a replay has it.

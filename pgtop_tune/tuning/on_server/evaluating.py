@@ -17,10 +17,9 @@ from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
 from pgtop_tune.experiment.standing_values import StandingValues
-from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown
+from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown, live_values
 from pgtop_tune.experiment.switchback.blocks import Block, Lengths, Pair
 from pgtop_tune.experiment.switchback.figures import ratios_of
-from pgtop_tune.experiment.switchback.machine_arms import live_values
 from pgtop_tune.experiment.switchback.same_mix import AT_COMMIT
 from pgtop_tune.experiment.switchback.state import Ending, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from pgtop_tune.cli.commands.bench import making
 from pgtop_tune.cli.commands.bench.shared import TableFormat
 from pgtop_tune.compare.reports.html import html
-from pgtop_tune.compare.reports.report import report
-from pgtop_tune.compare.reports.run_tables import run_sheets, search_sheet
+from pgtop_tune.compare.reports.report import report, run_sheets, search_sheet
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.reports.written import report_markdown

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.plan.disk_bound import bound_by
+from pgtop_tune.experiment.plan.run import bound_by
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import DiskSample
 from tests.support.frames import frame

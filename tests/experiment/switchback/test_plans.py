@@ -20,7 +20,7 @@ from pgtop_tune.experiment.switchback.state import Ending, SwitchbackState
 from pgtop_tune.experiment.switchback.words import headline, markdown, text
 from pgtop_tune.model.backend_action import PlanRisk
 from pgtop_tune.model.statement_plan import PlannedBy, PlanShape, StatementPlan, StatementToPlan
-from pgtop_tune.postgres.statements.plan_shape import shape_of
+from pgtop_tune.postgres.statements.explain import shape_of
 from tests.experiment.switchback.simulated import PLAN
 from tests.experiment.switchback.test_same_mix import LIGHT, TEXTS, pairs
 from tests.support.statement_frames import HOSTILE

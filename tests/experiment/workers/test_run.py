@@ -17,9 +17,8 @@ from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.plan.report import chapters
 from pgtop_tune.experiment.plan.results import CellResult, Outcome, outcome_of
 from pgtop_tune.experiment.plan.reviewed import plan_hash
-from pgtop_tune.experiment.workers.distribution import Distribution
 from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
-from pgtop_tune.experiment.workers.run import CellOnServer, RunOnServers
+from pgtop_tune.experiment.workers.run import CellOnServer, Distribution, RunOnServers
 from pgtop_tune.model.run_json import plain
 from tests.support.plans import bound_text
 

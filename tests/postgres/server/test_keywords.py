@@ -25,8 +25,7 @@ from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, UsageProb
 from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.pooler.console import open_console
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.server.conninfo import ConnInfo, from_json, resolve
-from pgtop_tune.postgres.server.keywords import ANY, KEYWORDS, beyond_asyncpg
+from pgtop_tune.postgres.server.conninfo import ANY, KEYWORDS, ConnInfo, beyond_asyncpg, from_json, resolve
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.refusal import refusal
 from pgtop_tune.postgres.server.sql_session import open_sql_session

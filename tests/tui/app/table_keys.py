@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.pages.column_choice import ColumnsDialog
 from pgtop_tune.tui.pages.registry import all_pages
 from pgtop_tune.tui.pages.row_details import DetailsDialog
-from pgtop_tune.tui.pages.screen import PageScreen
+from pgtop_tune.tui.pages.screen import ColumnsDialog, PageScreen
 from tests.support.screens import (
     Rig,
     ScriptedBackends,

@@ -18,8 +18,8 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import PastSource, ScreenOptions
-from pgtop_tune.tui.dashboard.layout import dashboard_layout
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
+from pgtop_tune.tui.dashboard.screen import dashboard_layout
 from pgtop_tune.tui.dialogs.prompt import PromptDialog
 from pgtop_tune.tui.load.dialog import LoadDialog
 from pgtop_tune.tui.widgets.glyphs import UNICODE

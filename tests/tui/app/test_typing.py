@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.safe_text import printable_lines
-from pgtop_tune.tui.load.form import LoadForm
+from pgtop_tune.tui.load.dialog import LoadForm
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import hanging, labelled, text_of, width, wrap
 from pgtop_tune.tui.widgets.text_field import LIMIT, TextField

@@ -20,9 +20,8 @@ from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import Need, available, footer_keys
 from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS
-from pgtop_tune.tui.dashboard.layout import ORDER, dashboard_layout, sessions_wanted
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
-from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.dashboard.screen import ORDER, Dashboard, dashboard_layout, sessions_wanted
 from pgtop_tune.tui.dashboard.session_rows import SessionsView
 from pgtop_tune.tui.pages.registry import DASHBOARD_KEY, NAMES
 from pgtop_tune.tui.scene.header import PageNames

@@ -17,10 +17,9 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.budget import budget_lines
 from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.dashboard.latency import latency_lines
-from pgtop_tune.tui.dashboard.layout import ORDER
-from pgtop_tune.tui.dashboard.panes import Look
+from pgtop_tune.tui.dashboard.panes import Look, tape_lines
+from pgtop_tune.tui.dashboard.screen import ORDER
 from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits
-from pgtop_tune.tui.dashboard.tape import tape_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.paths import state_dir
-from pgtop_tune.tui.pages.column_choice import ColumnChoice
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
+from pgtop_tune.tui.pages.screen import ColumnChoice
 
 
 def table(name: str, *hidden: str, columns: tuple[str, ...] = ("key", "a", "b")) -> PageTable:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange
-from pgtop_tune.tui.parameters.left_in_force import left_words
+from pgtop_tune.tui.parameters.actions import left_words
 from tests.support.screens import ScriptedParameters, running_screen
 
 WAL = ParameterChange(

@@ -114,6 +114,13 @@ def test_the_statement_that_reads_a_table_row_by_row_is_named() -> None:
     assert said(unseen).first.sentence.endswith(f"waiting for one; 100 % by {statement}")
 
 
+def test_a_standby_that_confirms_nothing_is_first_however_many_wait_behind_the_commit() -> None:
+    """remote_apply with a paused replay: for a minute "not clear what binds: 8 active sessions"."""
+    sentence = said(MADE["standby that does not confirm"][1]).first.sentence
+    assert sentence.startswith("commits wait 39 s for a synchronous standby that does not confirm them: 1 session in")
+    assert sentence.endswith("SyncRep; 7 wait behind")
+
+
 def test_workers_that_come_and_go_are_work_of_the_server() -> None:
     """Parallel workers that lived for ms each: the server was said to use 0.6 of two full CPUs."""
 

@@ -350,7 +350,7 @@ CASES: tuple[Case, ...] = (
     ("SEC-07", expiring(None), INFO),
     ("SEC-07", {**expiring(8 * 86_400), "more": EXPIRATION_WARNING}, WARNING),
     ("SEC-07", {**expiring(9 * 86_400), "more": EXPIRATION_WARNING}, None),
-    ("CFG-02", answered("file_errors", FileError("/etc/postgresql.conf", 7, "work_mem", "ungültiger Wert")), HIGH),
+    ("CFG-02", answered("file_errors", FileError("/etc/pg.conf", 7, "work_mem", "ungültig")), Severity.CRITICAL),
     ("SEC-01", over_tls("trust", client_certificate="verify-full"), None),
     ("SEC-01", over_tls("trust", client_certificate="verify-ca"), HIGH),
     ("SEC-01", over_tls("ldap", is_ldap_in_clear=True), HIGH),

@@ -213,6 +213,13 @@ def _waits(seconds_of: dict[str, float], **others: Any) -> Situation:
     return Situation(waits=seconds_of, **values)
 
 
+def unconfirmed(second: int, now_ms: int) -> tuple[Backend, ...]:
+    """A commit that waits for its standby since the first second, and seven sessions that want the same row."""
+    commit = {"wait_event_type": "IPC", "wait_event": "SyncRep", "query_start_ms": EPOCH_MS}
+    behind = {"wait_event_type": "Lock", "wait_event": "transactionid", "blocked_by": (10,), "query_start_ms": EPOCH_MS}
+    return (backend(10, now_ms, **commit), *(backend(pid, now_ms, **behind) for pid in range(11, 18)))
+
+
 def scans(second: int) -> dict[str, Any]:
     """One statement, eight times a second, each time with all 600,000 rows of a table without an index."""
     look = second // 2 * 2
@@ -283,6 +290,27 @@ MADE: Final[dict[str, tuple[str, Situation]]] = {
             server={"replication": nobody},
             parameters=(STANDBY,),
             bench={"silences": (Silence(EPOCH_MS + 1000, None, 30.0, 5.0),)},
+        ),
+    ),
+    "standby that does not confirm": (
+        "out.syncrep",
+        Situation(
+            waits={"IPC:SyncRep": 1.0, "Lock:transactionid": 7.0},
+            tps=0.0,
+            backends=unconfirmed,
+            server={"replication": standby},
+            parameters=(STANDBY,),
+            load=False,
+        ),
+    ),
+    "commits that sleep": (
+        "wal.delay",
+        _waits(
+            {"LWLock:WALWrite": 6.0, "IO:WalSync": 1.0, "Client:turn": 1.0},
+            clients=8,
+            latency_ms=130.0,
+            tps=62.0,
+            parameters=(parameter("commit_delay", "100000", "100000"),),
         ),
     ),
     "one standby of two": (

@@ -21,6 +21,9 @@ from pgtop_tune.units import duration
 _REASON: Final = re.compile(r"^no answer for \d+ s(?:: )?|; trying again.*")
 """What an absence says besides the reason, which the sentence has said."""
 _ALL: Final = 0.9
+_ONE: Final = 0.95
+"""Of one session in the mean of some looks."""
+_UNCONFIRMED_S: Final = 5.0
 _SYNCREP: Final = "IPC:SyncRep"
 _WORDS: Final = 200
 
@@ -84,14 +87,16 @@ def _syncrep(facts: Facts) -> Hit | None:
     replication = facts.interval.now(sections.replication)
     active = facts.waits_now
     waiting = active.get(_SYNCREP, 0.0)
-    if replication is None or waiting < 1.0 or waiting < _ALL * sum(active.values()):
+    # Who holds a row meanwhile keeps others from it.
+    behind = sum(mean for wait, mean in active.items() if wait.startswith("Lock:"))
+    if replication is None or waiting < _ONE or waiting + behind < _ALL * sum(active.values()):
         return None
     # Read once a minute: right after a change it may still be the value of before.
     names = facts.setting("synchronous_standby_names") or ""
     must_apply = facts.setting("synchronous_commit") == "remote_apply"
     standbys = synchronous_standbys(names, replication.senders, must_apply=must_apply)
     if standbys.ready >= standbys.needed:
-        return None
+        return _unconfirmed(facts, waiting, behind)
     wanted = f", synchronous_standby_names is {name(names)}" if names else ""
     return Hit(
         sentence=(
@@ -108,6 +113,30 @@ def _syncrep(facts: Facts) -> Hit | None:
             ("sessions in SyncRep", f"{waiting:.1f}"),
         ),
         next_step="start the standby, or name a second one (ANY 1). Refuted if commits still wait with one in state sync",
+        blocks=True,
+    )
+
+
+def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
+    """Commits that a standby that is there does not confirm: it is cut off, stopped, or does not replay."""
+    activity = facts.interval.now(sections.activity)
+    waits = [row for row in activity.backends if row.wait_event == "SyncRep"] if activity is not None else []
+    since_ms = min((row.query_start_ms or row.state_change_ms or 0 for row in waits), default=0)
+    for_s = (activity.now_ms - since_ms) / 1000.0 if activity is not None and since_ms else 0.0
+    if for_s < _UNCONFIRMED_S:
+        return None
+    more = f"; {behind:.0f} wait behind" if behind >= _ONE else ""
+    said = f"commits wait {duration(for_s)} for a synchronous standby that does not confirm them"
+    return Hit(
+        sentence=f"{said}: {plural(waiting, 'session')} in SyncRep{more}",
+        short=said,
+        share=1.0,
+        evidence=told(
+            ("wanted", name(facts.setting("synchronous_standby_names") or "")),
+            ("synchronous_commit", facts.setting("synchronous_commit")),
+            ("sessions in SyncRep", f"{waiting:.1f}"),
+        ),
+        next_step="look at the standby (9): whether it receives, flushes and, for remote_apply, replays",
         blocks=True,
     )
 

@@ -82,6 +82,26 @@ def _flush(facts: Facts) -> Hit | None:
     )
 
 
+def _delay(facts: Facts) -> Hit | None:
+    """Commits that sleep longer than their flush takes."""
+    delay_ms, impact_ms = (facts.number("commit_delay") or 0.0) / 1000.0, wal_ms(facts)
+    if delay_ms < _HALF_BUSY * impact_ms or impact_ms < _FLUSH_OF_L * facts.latency_ms or not impact_ms:
+        return None
+    return Hit(
+        sentence=f"commits wait for commit_delay, {with_ms(delay_ms)}: {facts.share_text(impact_ms)}",
+        short=f"commits wait for commit_delay, {with_ms(delay_ms)}: {facts.percent(impact_ms)}",
+        impact_ms=impact_ms,
+        evidence=told(
+            ("commit_delay", with_ms(delay_ms)),
+            ("commit_siblings", facts.setting("commit_siblings")),
+            ("waits for WAL", with_ms(impact_ms)),
+        ),
+        next_step="commit_delay of half a flush, or 0. Refuted if latency stays",
+        advice=ParameterAdvice("commit_delay", "lower", "commits sleep before they flush"),
+        looks=facts.n(*DEVICE),
+    )
+
+
 def _volume(facts: Facts) -> Hit | None:
     impact_ms, busy = wal_ms(facts), wal_busy(facts)
     if impact_ms < _FLUSH_OF_L * facts.latency_ms or busy < _HALF_BUSY or not is_volume(facts):
@@ -167,6 +187,14 @@ RULES: Final = (
         page="6",
         needs=(sections.waits, sections.wal),
         find=_flush,
+    ),
+    Rule(
+        id="wal.delay",
+        kind=FindingKind.LATENCY,
+        page="6",
+        needs=(sections.waits, sections.parameters),
+        find=_delay,
+        before=("wal.flush", "wal.volume", "cpu.others", "cpu.full"),
     ),
     Rule(
         id="wal.volume",

@@ -19,7 +19,7 @@ from pgtop_tune.health.configured import with_value
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.judge import statistics_age_s
-from pgtop_tune.health.questions import CONFIGURED, FILE_ERRORS, HBA, SCOPED, TABLESPACES
+from pgtop_tune.health.questions import CONFIGURED, FILE_ERRORS, HBA, SCOPED, TABLESPACES, FileError
 from pgtop_tune.health.rules import also_scoped, setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter, newer_than_known
@@ -90,22 +90,33 @@ def _pending(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def refused_lines(facts: CheckFacts) -> Iterator[tuple[FileError, bool]]:
+    """Yield lines that are not in force, and whether a start fails because of them: one for a restart is only early.
+
+    Raises:
+        Missing: They are not known.
+    """
     rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
     lines = CONFIGURED.of(facts)
     texts = {} if isinstance(lines, Unavailable) else {line.name: line.next for _, line in lines}
-    for _, error in facts.have(FILE_ERRORS):
+    for error in dict.fromkeys(error for _, error in facts.have(FILE_ERRORS)):
         row, text = rows.get(error.name or ""), texts.get((error.name or "").lower())
+        is_valid = row is not None and text is not None and _is_valid(row, text)
         # A file may say another value than the command line, which wins: Patroni's way.
-        is_outdone = row is not None and row.source in AT_START and text is not None and _is_valid(row, text)
-        if is_outdone or (row is not None and row.pending_restart):
+        if row is not None and (row.pending_restart or (is_valid and row.source in AT_START)):
             continue
+        yield error, not (is_valid and row is not None and row.context == "postmaster")
+
+
+def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    for error, is_fatal in refused_lines(facts):
         where = f"{error.sourcefile or 'a configuration file'}:{error.sourceline or '?'}"
+        so = ", and the server does not start again" if is_fatal else ""
         yield Finding(
-            severity=Severity.HIGH,
-            says=f"{where}: {error.name or 'a line'} is not in force: {error.error}",
+            severity=Severity.CRITICAL if is_fatal else Severity.HIGH,
+            says=f"{where}: {error.name or 'a line'} is not in force{so}: {error.error}",
             evidence=(Evidence(f"{where}: {error.error}", "pg_file_settings.error"),),
-            fix=words("Fix the line and SELECT pg_reload_conf(); otherwise the next start of the server may fail."),
+            fix=words("Fix the line, then SELECT pg_reload_conf();"),
             subject=where,
         )
 

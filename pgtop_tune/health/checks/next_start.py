@@ -14,9 +14,10 @@ from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.at_next_start import other_values, restart_facts, start_files
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Unknown
+from pgtop_tune.health.checks.configuration import refused_lines
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, set_parameters, words
-from pgtop_tune.health.questions import CONFIGURED, CONTROL, HBA, START_FILES, StartFile
+from pgtop_tune.health.questions import CONFIGURED, CONTROL, FILE_ERRORS, HBA, START_FILES, StartFile
 from pgtop_tune.health.rules import Scoped
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.sql_quoting import quoted
@@ -64,6 +65,8 @@ def _starts(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
     yield from _libraries(facts)
     yield from _signals(facts)
+    if not isinstance(FILE_ERRORS.of(facts), Unavailable) and any(is_fatal for _, is_fatal in refused_lines(facts)):
+        yield Unknown("a start fails for lines of the configuration files (CFG-02); what else stops it is not known")
 
 
 def _signals(facts: CheckFacts) -> Iterator[Finding]:
@@ -140,7 +143,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.CRITICAL,
         page="runtime-config-client.html#RUNTIME-CONFIG-CLIENT-PRELOAD",
         needs=(needs.SERVER, needs.PARAMETERS, CONFIGURED),
-        asks=(START_FILES, HBA, CONTROL),
+        asks=(START_FILES, HBA, CONTROL, FILE_ERRORS),
         look=_starts,
     ),
 )

@@ -49,8 +49,9 @@ def places():
     home = _home(account)
     if home != os.environ.get("HOME"):
         yield os.path.join(home, ".cache", NAME)
-    named = [os.environ.get(variable, "") for variable in ("TMPDIR", "XDG_RUNTIME_DIR")]
-    for directory in ("/var/cache", "/var/tmp", "/tmp", *named) if account == 0 else ("/var/tmp", "/tmp", *named):
+    # Not XDG_RUNTIME_DIR: it is removed when the account logs out, and a watchdog may have to revert a change then.
+    named = os.environ.get("TMPDIR", "")
+    for directory in ("/var/cache", "/var/tmp", "/tmp", named) if account == 0 else ("/var/tmp", "/tmp", named):
         if directory.startswith("/"):
             yield os.path.join(directory, f"{NAME}-{account}")
 
@@ -178,7 +179,13 @@ def main():
         pythons.start_newer(reason)
     reason = wrong_machine()
     if reason:
-        refuse(reason, "install it from a checkout, into a virtual environment")
+        other = os.uname().machine
+        refuse(
+            reason,
+            f"take the file whose name ends with -{other}.pyz"
+            if other != MACHINE and other in ("x86_64", "aarch64")
+            else "install it from a checkout, into a virtual environment",
+        )
     if not (sys.flags.isolated and sys.flags.no_site) and sys.executable:
         # Modules of the account's own directories and variables must not come between.
         os.execv(sys.executable, [sys.executable, "-IS", FILE, *sys.argv[1:]])
@@ -196,10 +203,19 @@ def main():
         tree = unpacking.unpacked()
     sys.path[:] = [each for each in sys.path if each and os.path.abspath(each) != FILE]
     sys.path.insert(0, tree)
-    import start
+    try:
+        import start
 
-    sys.path.remove(tree)
-    start.start()
+        sys.path.remove(tree)
+        start.start(archive=FILE)
+    except ImportError:
+        sys.path.insert(0, FILE)
+        import unpacking
+
+        if unpacking.is_whole(tree):
+            raise
+        os.unlink(os.path.join(tree, STAMP))
+        refuse(f"{tree} was changed or damaged", "start it again: it is unpacked anew")
 
 
 if __name__ == "__main__":

@@ -215,7 +215,8 @@ def notices(tree: Path) -> str:
         [
             (ROOT / "LICENSE").read_text(encoding="utf-8"),
             f"{PROGRAM_DIRECTORY} also holds these Python packages, as their authors publish them. The texts of their",
-            f"licences, and of the libraries that are in them, are in {PROGRAM_DIRECTORY}/licences.",
+            f"licences are in {PROGRAM_DIRECTORY}/licences. psycopg-binary brings the libraries named below without",
+            "the texts of theirs; Debian has Apache-2.0, GPL-3 and LGPL-2.1 in /usr/share/common-licenses.",
             "",
             *rows,
             "",

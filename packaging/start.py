@@ -1,5 +1,6 @@
 """Starts pgtop-tune from the directory of this file: `python -I -S start.py WORD…`, or another module of it:
-`python -I -S start.py --module=pgtop_tune.cli.unit WORD…`.
+`python -I -S start.py --module=pgtop_tune.cli.unit WORD…`, with --archive=FILE before it where the one file has
+unpacked the directory.
 
 Packages come from this directory, everything else from Python's own library. The directory is locked for as long as
 one of its programs runs, so that nobody removes it meanwhile.
@@ -9,6 +10,7 @@ import os
 import sys
 
 TREE = os.path.dirname(os.path.abspath(__file__))
+_ARCHIVE = "--archive="
 _MODULE = "--module="
 _ELSEWHERE = ("site-packages", "dist-packages")
 
@@ -35,14 +37,14 @@ def hold():
     return descriptor
 
 
-def start(module="pgtop_tune"):
+def start(module="pgtop_tune", archive=""):
     """Run a module of pgtop-tune."""
     sys.path[:] = [each for each in sys.path if os.path.basename(each) not in _ELSEWHERE]
     sys.path.insert(0, os.path.join(TREE, "lib", "common"))
     held = hold()
     from pgtop_tune.process.own_program import started_by
 
-    started_by(os.path.join(TREE, "start.py"), held)
+    started_by(os.path.join(TREE, "start.py"), held, archive)
     if module == "pgtop_tune":
         from pgtop_tune.cli.app import main
     else:
@@ -53,7 +55,10 @@ def start(module="pgtop_tune"):
 
 
 if __name__ == "__main__":
+    unpacked_by = ""
+    if sys.argv[2:] and sys.argv[1].startswith(_ARCHIVE) and sys.argv[2].startswith(_MODULE):
+        unpacked_by = sys.argv.pop(1)[len(_ARCHIVE) :]
     if sys.argv[1:] and sys.argv[1].startswith(_MODULE + "pgtop_tune."):
-        start(sys.argv.pop(1)[len(_MODULE) :])
+        start(sys.argv.pop(1)[len(_MODULE) :], unpacked_by)
     else:
         start()

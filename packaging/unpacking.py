@@ -108,7 +108,7 @@ def _in(place):
     tree = os.path.join(place, bootstrap.directory_name())
     if _is_there(tree) and not _writable(place):
         # Somebody has prepared it: an image that is read-only now.
-        if bootstrap.is_private(tree) and _is_whole(tree):
+        if bootstrap.is_private(tree) and is_whole(tree):
             return tree
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
     lock = _locked(place)
@@ -116,7 +116,7 @@ def _in(place):
         if bootstrap.stands(tree):
             return tree
         if _is_there(tree):
-            if bootstrap.is_private(tree) and _is_whole(tree):
+            if bootstrap.is_private(tree) and is_whole(tree):
                 if _stamped(tree) != bootstrap.boot():
                     _compile_anew(tree)
                 _stamp(tree)
@@ -210,7 +210,7 @@ def _unpack(place, tree):
                     _check(path, content, digest, size)
                     _write(os.path.join(directory, path), content)
         _write(os.path.join(directory, MANIFEST), manifest)
-        if not _is_whole(directory):
+        if not is_whole(directory):
             raise OSError(errno.EIO, "what was written is not what is read")
         _check_loadable(directory, rows)
         _stamp(directory)
@@ -267,7 +267,7 @@ def _check(path, content, digest, size):
         raise Damaged(path)
 
 
-def _is_whole(tree):
+def is_whole(tree):
     """Return whether a directory holds the files of this version, and nothing else but compiled modules."""
     try:
         rows = _rows(_content(os.path.join(tree, MANIFEST)))

@@ -28,24 +28,32 @@ class _Start:
 
     Attributes:
         file: start.py, where it is what has started us.
+        archive: The one file that has unpacked the tree of start.py; "" where none has.
         lock: A descriptor that keeps the tree of start.py from being removed.
     """
 
     file: str = ""
+    archive: str = ""
     lock: int | None = None
 
 
 _start: Final = _Start()
 
 
-def started_by(file: str, lock: int | None) -> None:
+def started_by(file: str, lock: int | None, archive: str = "") -> None:
     """Take note that start.py has started us.
 
     Args:
         file: Its path.
         lock: A descriptor that keeps its tree from being removed; None where nothing does.
+        archive: The one file that has unpacked its tree; "" where none has.
     """
-    _start.file, _start.lock = file, lock
+    _start.file, _start.lock, _start.archive = file, lock, archive
+
+
+def one_file() -> str:
+    """Return the one file, which unpacks our files again where its cache was removed; "" where there is none."""
+    return _start.archive
 
 
 def own_argv(module: str = _PACKAGE) -> list[str]:
@@ -79,7 +87,8 @@ def held_descriptors() -> Sequence[int]:
 def _words(module: str) -> list[str]:
     if not _start.file:
         return [_interpreter(), "-P", "-m", module]
-    return [*file_argv(_start.file), *([] if module == _PACKAGE else [f"--module={module}"])]
+    words = [] if module == _PACKAGE else [f"--module={module}"]
+    return [*file_argv(_start.file), *([f"--archive={_start.archive}"] if _start.archive and words else []), *words]
 
 
 def _interpreter() -> str:

@@ -22,6 +22,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+_FILE: Final = 3
+"""Where start.py stands in the words of a command: behind the interpreter and its two options."""
 WELL: Final = b"well\n"
 STANDS: Final = b"stands\n"
 """The first word of the process, on its standard output; it says nothing after it."""
@@ -71,11 +73,11 @@ class RevertWatchdog:
             OSError: It cannot be started, or does not run.
         """
         # This file is run by itself, too, without the package.
-        from pgtop_tune.process.own_program import file_argv, held_descriptors
+        from pgtop_tune.process.own_program import file_argv, held_descriptors, one_file
 
         times = (repr(time.clock_gettime(_CLOCK) + within_s), repr(patience_s))
         self.process: Final = subprocess.Popen(
-            [*file_argv(__file__), *times, last_word, "--", *argv],
+            [*file_argv(__file__), *times, last_word, one_file(), "--", *argv],
             stdin=subprocess.DEVNULL if outlives_us else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -134,7 +136,7 @@ class RevertWatchdog:
             pass
 
 
-def watch(until_s: float, patience_s: float, last_word: str, argv: Sequence[str]) -> int:
+def watch(until_s: float, patience_s: float, last_word: str, archive: str, argv: Sequence[str]) -> int:
     """Waits on standard input, or for a moment of the boot clock; the status of the command, 0 where it did not run."""
     os.write(1, STANDS)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -146,13 +148,13 @@ def watch(until_s: float, patience_s: float, last_word: str, argv: Sequence[str]
     while True:
         remaining_s = until_s - time.clock_gettime(_CLOCK)
         if remaining_s <= 0:
-            return _run(argv, patience_s, last_word, copy)
+            return _run(argv, archive, patience_s, last_word, copy)
         ready, _, _ = select.select([0] if listens else [], [], [], min(remaining_s, _LOOK_S))
         if not ready:
             continue
         chunk = os.read(0, 65536)
         if not chunk:
-            return _run(argv, patience_s, last_word, copy)
+            return _run(argv, archive, patience_s, last_word, copy)
         begun += chunk
         while b"\n" in begun:
             line, _, rest = bytes(begun).partition(b"\n")
@@ -163,19 +165,22 @@ def watch(until_s: float, patience_s: float, last_word: str, argv: Sequence[str]
                 copy = base64.b64decode(line.removeprefix(_COPY))
 
 
-def _run(argv: Sequence[str], patience_s: float, last_word: str, copy: bytes) -> int:
+def _run(argv: Sequence[str], archive: str, patience_s: float, last_word: str, copy: bytes) -> int:
     until_s = time.monotonic() + patience_s
     pauses_s = iter(_PAUSES_S)
     pause_s = 0.0
     while time.monotonic() + pause_s < until_s:
         time.sleep(pause_s)
         pause_s = next(pauses_s, _PAUSES_S[-1])
-        if (status := _once(argv, copy)) == 0:
+        if (status := _once(argv, archive, copy)) == 0:
             return status
-    return _once([*argv, last_word] if last_word else argv, copy)
+    return _once([*argv, last_word] if last_word else argv, archive, copy)
 
 
-def _once(argv: Sequence[str], copy: bytes) -> int:
+def _once(argv: Sequence[str], archive: str, copy: bytes) -> int:
+    if archive and not os.path.isfile(argv[_FILE]):
+        # The cache that the one file had unpacked was removed: it unpacks itself again.
+        argv = [*argv[:_FILE], archive, *argv[_FILE + 1 :]]
     try:
         # What this process has inherited by `pass_fds` is for the command.
         return subprocess.run(argv, input=copy, check=False, timeout=_ATTEMPT_S, close_fds=False).returncode
@@ -184,4 +189,4 @@ def _once(argv: Sequence[str], copy: bytes) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(watch(float(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[5:]))
+    sys.exit(watch(float(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[6:]))

@@ -115,13 +115,13 @@ def test_files_that_are_not_as_they_were_are_unpacked_anew(
     monkeypatch.setattr(bootstrap, "TREE", tree.name.split("-")[1])
     unpacking = packaging_step("unpacking")
     monkeypatch.setattr(unpacking, "bootstrap", bootstrap)
-    assert unpacking._is_whole(tree)
+    assert unpacking.is_whole(tree)
     added = tree / "lib/common/typing.py"
     added.write_text("raise SystemExit('not ours')")
-    assert not unpacking._is_whole(tree)
+    assert not unpacking.is_whole(tree)
     added.unlink()
     module.unlink()
-    assert not unpacking._is_whole(tree)
+    assert not unpacking.is_whole(tree)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_what_another_account_has_put_there_is_never_used(
     cache, ours = tmp_path / "cache", tmp_path / "ours"
     trapped = (ours if trap == "link" else cache) / "pgtop-tune" / real.name
     trapped.mkdir(parents=True, mode=0o700)
-    (trapped / "start.py").write_text(f"open({str(tmp_path / 'caught')!r}, 'w')\ndef start(): pass\n")
+    (trapped / "start.py").write_text(f"open({str(tmp_path / 'caught')!r}, 'w')\ndef start(**given): pass\n")
     shutil.copy(real / ".checked", trapped)
     # What is tested is caught if it is ours.
     assert started(file, "--version", home=unpacked, XDG_CACHE_HOME=str(trapped.parents[1])).returncode == 0
@@ -306,6 +306,40 @@ def test_its_files_stay_for_as_long_as_a_change_waits_for_its_end(
     assert eventually(lambda: not alive(watchdog))
     assert uninstalled().returncode == 0
     assert not (tmp_path / "pgtop-tune").exists()
+
+
+def test_a_change_reverts_although_its_cache_was_removed(file: Path, server: Throwaway, tmp_path: Path) -> None:
+    """It stayed for ever, the watchdog alive: caches are there to be removed."""
+    words = [*one_file.words(file, tmp_path), "set", "commit_delay=77", "--for", "1h", "-w", "-d", conninfo(server)]
+
+    def value() -> str:
+        with psycopg.connect(conninfo(server), autocommit=True) as connection:
+            return str(connection.execute("SHOW commit_delay").fetchall()[0][0])
+
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        assert eventually(lambda: value() == "77")
+        (watchdog,) = revert_watchdogs(process.pid)
+        os.kill(watchdog, signal.SIGSTOP)
+    finally:
+        process.kill()
+        process.communicate()
+    shutil.rmtree(tmp_path / "pgtop-tune")
+    os.kill(watchdog, signal.SIGCONT)
+    assert eventually(lambda: value() == "0")
+    assert eventually(lambda: not alive(watchdog))
+
+
+def test_a_file_that_is_missing_is_said_and_the_next_start_unpacks_anew(file: Path, tmp_path: Path) -> None:
+    """It was a traceback until a day had passed."""
+    assert started(file, "--version", home=tmp_path).returncode == 0
+    (tree,) = trees(tmp_path)
+    (tree / "lib/common/pgtop_tune/__init__.py").unlink()
+    damaged = started(file, "--version", home=tmp_path)
+    assert damaged.returncode == 2
+    assert damaged.stderr.splitlines()[-1] == "pgtop-tune: start it again: it is unpacked anew"
+    assert "Traceback" not in damaged.stderr
+    assert started(file, "--version", home=tmp_path).returncode == 0
 
 
 def test_it_draws_its_first_frame(file: Path, unpacked: Path, server: Throwaway, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import typer.main
 
@@ -21,6 +22,7 @@ from pgtop_tune.recording.files import parse_rotation
 from tests.cli.runs import PROGRAM, ROOT, environment
 from tests.support.packaging_step import PACKAGING
 from tests.support.processes import eventually
+from tests.support.servers import conninfo
 
 UNIT = PACKAGING / "pgtop-tune-record@.service"
 SETTINGS = PACKAGING / "main.conf"
@@ -70,6 +72,11 @@ def test_the_command_of_the_unit_and_its_settings_parse(tmp_path: Path) -> None:
     assert set(settings) == {"PGHOST", "PGDATABASE", "RECORD_OPTIONS"}
 
 
+SAMPLED = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgtop-tune' AND age(now(), backend_start) > '3 s'"
+)
+
+
 def test_stopping_the_unit_is_no_failure_and_a_mistake_in_the_settings_is_one_that_stays(
     server: Throwaway, tmp_path: Path
 ) -> None:
@@ -81,9 +88,11 @@ def test_stopping_the_unit_is_no_failure_and_a_mistake_in_the_settings_is_one_th
         env=environment(tmp_path, PGDATABASE="postgres", **where),
     )  # fmt: skip
     try:
-        assert eventually(lambda: any(path.stat().st_size for path in tmp_path.glob("main-*.jsonl.gz")))
+        with psycopg.connect(conninfo(server), autocommit=True) as watching:
+            # A recorder that has seen no server ends with another status.
+            assert eventually(lambda: watching.execute(SAMPLED).fetchall() != [(0,)])
         recorder.send_signal(signal.SIGTERM)
-        assert str(recorder.wait(60)) in _unit("SuccessExitStatus")
+        assert str(recorder.wait(60)) in ("0", *_unit("SuccessExitStatus"))
     finally:
         recorder.kill()
         recorder.wait()

@@ -126,10 +126,10 @@ def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
     if for_s < _UNCONFIRMED_S:
         return None
     more = f"; {behind:.0f} wait behind" if behind >= _ONE else ""
-    said = f"commits wait {duration(for_s)} for a synchronous standby that does not confirm them"
+    summary = f"commits wait {duration(for_s)} for a synchronous standby that does not confirm them"
     return Hit(
-        sentence=f"{said}: {plural(waiting, 'session')} in SyncRep{more}",
-        short=said,
+        sentence=f"{summary}: {plural(waiting, 'session')} in SyncRep{more}",
+        short=summary,
         share=1.0,
         evidence=told(
             ("wanted", name(facts.setting("synchronous_standby_names") or "")),

@@ -653,7 +653,7 @@ def _host_change(body: dict[str, Any]) -> HostChange:
 
 def _place(body: dict[str, Any]) -> ServerPlace:
     known = {name: value for name, value in body.items() if name in _PLACE_FIELDS}
-    listed = {name: tuple(known.get(name, ())) for name in ("restart", "start", "arguments", "earlier")}
+    listed = {name: tuple(known.get(name, ())) for name in ("restart", "start", "arguments", "earlier", "catalogues")}
     pairs = tuple((str(name), str(value)) for name, value in known.get("environment", ()))
     return ServerPlace(**{**known, **listed, "environment": pairs})
 

@@ -35,7 +35,7 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.server.failures import absence, server_words
 from pgtop_tune.postgres.server.file_looks import FilesHang, new_hangs
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.postgres.server.role_powers import PREDEFINED
+from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.postgres.server.rows import RowForm
 
 _FIRST_PAUSE_S: Final = 5.0

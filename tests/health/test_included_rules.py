@@ -15,7 +15,7 @@ def test_a_line_of_an_included_file_is_named_with_its_file(fresh_server: Throwaw
     more = Path(str(fresh_server.data_dir)) / "more.conf"
     more.write_text("host all all 10.0.0.0/8 trust\n")
     more.chmod(0o644)
-    rules.write_text(f"{lines}include more.conf\nhost all all 10.0.0.0/8 ident\n")
+    rules.write_text(f"{lines}include more.conf\nhost all all 11.0.0.0/8 ident\n")
     report = checked(fresh_server, "postgres", select=("SEC-01", "CFG-03"))
     line = lines.count("\n") + 2
     assert {(check.id, finding.subject) for check, finding in report.findings} == {

@@ -47,9 +47,9 @@ CRASHING = """
             session.reload = dying(session.reload, after=True)
         elif point.endswith("applied"):
             write = Journal.write
-            def written(journal, change):
-                write(journal, change)
-                if change.state is ChangeState.APPLIED:
+            def written(journal, *entries):
+                write(journal, *entries)
+                if any(getattr(entry, "state", None) is ChangeState.APPLIED for entry in entries):
                     os.kill(os.getpid(), signal.SIGKILL)
             Journal.write = written
 

@@ -28,7 +28,7 @@ from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection, Rows
 from pgtop_tune.postgres.server.encodings import NOT_CONVERTED, decoder
 from pgtop_tune.postgres.server.failures import sqlstate_of
-from pgtop_tune.postgres.server.role_powers import PREDEFINED
+from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.secret import without_secrets
 from pgtop_tune.sql_quoting import quoted
 

@@ -30,6 +30,7 @@ from pgtop_tune.postgres.server.libpq import connect_async
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.refusal import refusal
 from pgtop_tune.postgres.server.search_path import pin
+from pgtop_tune.postgres.statements.backend_statement import signal_statement
 from pgtop_tune.postgres.statements.explain import (
     SeenStatement,
     explainable,
@@ -42,21 +43,6 @@ from pgtop_tune.postgres.statements.explain import (
 )
 from pgtop_tune.secret import MASK
 from pgtop_tune.sql_quoting import quoted
-
-# The statement that signals a session: run as it is shown.
-
-_FUNCTIONS: Final = {BackendAct.CANCEL: "pg_cancel_backend", BackendAct.TERMINATE: "pg_terminate_backend"}
-
-
-def signal_statement(act: BackendAct, backend: BackendKey) -> str:
-    """The one statement that finds the session by pid and start and signals it; no row when it is another by now."""
-    pid, started_ms = backend
-    started = "NULL" if started_ms is None else f"{started_ms:d}"
-    return (
-        f"SELECT {_FUNCTIONS[act]}(pid) AS sent FROM pg_stat_activity"
-        f" WHERE pid = {pid:d} AND (date_part('epoch', backend_start) * 1000)::bigint = {started}"
-    )
-
 
 _DEADLINE_S: Final = 15.0
 _LIMITS: Final = (

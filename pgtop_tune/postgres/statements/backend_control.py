@@ -13,7 +13,7 @@ from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResul
 from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.postgres.statements.backend_acts import signal_statement
+from pgtop_tune.postgres.statements.backend_statement import signal_statement
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.statements.backend_acts import BackendActs

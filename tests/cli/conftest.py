@@ -1,4 +1,4 @@
-"""Tests whose program is started in two ways: as in all other tests, and from the one file."""
+"""Tests whose program is started in three ways: as in all other tests, from the one file, and as a package has it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ _TURNS = 3
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Of tests with the mark a third a day is run from the one file, too, and all of them with the long tests."""
+    """Of tests with the mark a third a day is run each other way, too, and all of them with the long tests."""
     if metafunc.definition.get_closest_marker("also_from_one_file"):
         name = metafunc.definition.nodeid.rpartition("/")[2]
-        is_turn = zlib.crc32(name.encode()) % _TURNS == date.today().toordinal() % _TURNS
-        marks = () if is_turn else (pytest.mark.long,)
-        ways = ["installed", pytest.param("one file", marks=marks)]
-        metafunc.parametrize("started_from", ways, indirect=True)
+        turn = (zlib.crc32(name.encode()) + date.today().toordinal()) % _TURNS
+        others = [
+            pytest.param(way, marks=() if turn == number else (pytest.mark.long,))
+            for number, way in enumerate(("one file", "package"))
+        ]
+        metafunc.parametrize("started_from", ["installed", *others], indirect=True)
 
 
 @pytest.fixture
@@ -30,9 +32,13 @@ def started_from(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
     """How the program of a test is started."""
-    if request.param == "one file":
-        file = one_file.made_once(tmp_path_factory)
-        before, now = runs.PROGRAM, one_file.words(file, Path(file.parent, "cache"))
+    if request.param != "installed":
+        before = runs.PROGRAM
+        if request.param == "one file":
+            file = one_file.made_once(tmp_path_factory)
+            now = one_file.words(file, Path(file.parent, "cache"))
+        else:
+            now = one_file.words_of_package(one_file.tree_made_once(tmp_path_factory))
         for module in list(sys.modules.values()):
             if getattr(module, "PROGRAM", None) is before:
                 monkeypatch.setattr(module, "PROGRAM", now)

@@ -111,7 +111,7 @@ def test_the_statement_that_reads_a_table_row_by_row_is_named() -> None:
     assert first.sentence == f"{statement} reads 600k rows of public.orders for 1: 100 % of the time"
     assert "an index" in first.next_step
     unseen = replace(made, server={name: made.server[name] for name in made.server if name != "relations"})
-    assert said(unseen).first.sentence.endswith(f"waiting for one; 100 % by {statement}")
+    assert said(unseen).first.sentence.endswith(f"waiting for one; 100 % of statement time by {statement}")
 
 
 def test_a_standby_that_confirms_nothing_is_first_however_many_wait_behind_the_commit() -> None:

@@ -54,13 +54,17 @@ def _largest(facts: Facts, counter: str) -> _StatementPart | None:
 
 
 def statement_clause(facts: Facts, counter: str) -> str:
-    """Return "; 63 % by SELECT …" for the end of a sentence; "" where no statement has half of it.
+    """Return "; 63 % of statement time by SELECT …" for the end of a sentence; "" where no statement has half of it.
 
     Args:
         counter: Of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read".
     """
     part = _largest(facts, counter)
-    return f"; {part.percent:.0f} % by {part.words}" if part is not None and part.percent >= _MOST else ""
+    if part is None or part.percent < _MOST:
+        return ""
+    # The time of statements has their waits in it, too.
+    whole_of = " of statement time" if counter == TIME else ""
+    return f"; {part.percent:.0f} %{whole_of} by {part.words}"
 
 
 def _scanned(facts: Facts, query: str) -> tuple[TableCounters, float] | None:

@@ -24,7 +24,7 @@ from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from tests.hostile.bouncer import Bouncer, program
 from tests.postgres.statements.test_backend_control import agreed_plan
-from tests.sampling.test_live_source import answered, watching
+from tests.sampling.test_live_source import answered, counted, watching
 from tests.support.undoing import undo
 
 POOL: Final = 3
@@ -73,11 +73,6 @@ def settings_of_the_pool(clients: list[Client]) -> set[tuple[object, ...]]:
     for client in clients:
         client.execute("COMMIT")
     return {row for row in found if row is not None}
-
-
-def counted(frame: Frame) -> bool:
-    """Whether the counters of the database were read; on a busy machine they may be too slow once."""
-    return not isinstance(frame.postgres.database, Unavailable)
 
 
 def absent(frame: Frame) -> set[str]:

@@ -51,9 +51,9 @@ class Watcher:
         raise AssertionError("the source ended")
 
     async def more(self, count: int) -> Interval:
-        """So many frames later."""
+        """So many frames later; the newest has what the server answered, which on a busy machine may take longer."""
         last = self.frames[-1].sequence + count
-        await self.until(lambda frame: frame.sequence >= last)
+        await self.until(lambda frame: frame.sequence >= last and counted(frame))
         return Interval(self.frames)
 
     def events(self, kind: EventKind) -> list[str]:
@@ -72,6 +72,11 @@ async def watching(target: str, interval_s: float = 0.2) -> AsyncIterator[Watche
 
 def answered(frame: Frame) -> bool:
     return isinstance(frame.postgres, PostgresSample)
+
+
+def counted(frame: Frame) -> bool:
+    """Whether the counters of the database were read in time."""
+    return answered(frame) and not isinstance(frame.postgres.database, Unavailable)
 
 
 def silent(frame: Frame) -> bool:
@@ -186,7 +191,7 @@ async def test_a_hung_server_stops_nothing_but_its_own_numbers(fresh_server: Thr
             hung = await watcher.until(silent)
             assert hung.postgres.detail.startswith("no answer for ")
             assert not isinstance(hung.host, Unavailable)
-            await watcher.more(3)
+            await watcher.until(lambda frame: frame.sequence >= hung.sequence + 3)
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)

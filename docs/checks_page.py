@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from docs.markdown import plain, table
+from pgtop_tune.base.units import about
 from pgtop_tune.health.check import Check, Confidence, Severity, Threshold
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.report import documentation
-from pgtop_tune.units import about
 
 _SEVERITIES = {
     Severity.INFO: "worth knowing; nothing to be done at once",

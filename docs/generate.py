@@ -31,6 +31,7 @@ from docs.system_page import system
 from docs.tokens_page import tokens
 from docs.validity_page import validity
 from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.base.units import count
 from pgtop_tune.cli.app import DEFAULT_COMMAND
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Keyed, Metric, Section
@@ -38,7 +39,6 @@ from pgtop_tune.metrics.load import ProgressMetric
 from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name
 from pgtop_tune.tui.scene.explain import PANE_METRICS, Entry
-from pgtop_tune.units import count
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 _NOTE: Final = "<!-- Made by docs/generate.py (make docs). Do not edit. -->\n\n"

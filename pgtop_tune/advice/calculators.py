@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Opinion, Workload
-from pgtop_tune.units import GB, KB, MB, memory
+from pgtop_tune.base.units import GB, KB, MB, memory
 
 Says = Callable[[AdviceFacts], str | None]
 """A value as one types it; None where the facts it asks for are missing or it has no opinion on them."""

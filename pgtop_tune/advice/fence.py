@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgtop_tune.errors import UnsafeChange
+from pgtop_tune.base.errors import UnsafeChange
 from pgtop_tune.metrics.setting_risks import risk_of
 
 

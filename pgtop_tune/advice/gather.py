@@ -8,10 +8,11 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune import units
 from pgtop_tune.advice.facts import CLOCK, DERIVED, STARTED_WITH, Advice, AdviceFacts, DiskKind, Machine, Workload
 from pgtop_tune.advice.rules.system import kind_of
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base import units
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import MB
 from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -21,7 +22,6 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters, HostFacts
 from pgtop_tune.model.parameter_values import parse, show
 from pgtop_tune.model.postgres import DatabaseCounters, ParameterSample, ServerFacts
-from pgtop_tune.units import MB
 
 # What a server is used for, as far as its own counters since their last reset say so. Pure.
 #

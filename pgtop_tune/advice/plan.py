@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import AdviceFacts, Machine
 from pgtop_tune.advice.rules.wal import more_wal_buffers_bytes
+from pgtop_tune.base.units import GB, MB, about, as_set, memory
 from pgtop_tune.metrics import memory_rule
 from pgtop_tune.metrics.memory_rule import MemoryUse
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.parameter_values import parse
-from pgtop_tune.units import GB, MB, about, as_set, memory
 
 SMALL_BUFFERS: Final = GB
 LEAST_WORK_MEM: Final = 4 * MB

@@ -16,7 +16,7 @@ from pgtop_tune.advice.facts import DERIVED, OUT_OF_REACH, Advice, AdviceFacts
 from pgtop_tune.advice.plan import MemoryPlan, connections, plan
 from pgtop_tune.advice.rules import server, wal
 from pgtop_tune.advice.rules.system import advise_setting
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse, parse_bool
 from pgtop_tune.model.postgres import Parameter
 

@@ -15,10 +15,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import PROTOCOLS, Profile, Script
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec
 
 UNTIL_STOPPED_S: Final = 100_000_000

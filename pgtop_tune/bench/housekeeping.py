@@ -8,12 +8,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import ServerProblem, UsageProblem
+from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.base.owner_trust import ME, trusted
 from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS
 from pgtop_tune.bench.ports import SqlSession
-from pgtop_tune.errors import ServerProblem, UsageProblem
-from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.model.run_result import HousekeepingStep
-from pgtop_tune.owner_trust import ME, trusted
 
 TRUNCATE: Final = "truncate-history"
 VACUUM: Final = "vacuum"

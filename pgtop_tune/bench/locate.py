@@ -12,16 +12,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import LoadProblem
-from pgtop_tune.process import handed_on
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.server_packages import (
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.server_packages import (
     installed,
     own_libraries_hint,
     printed_version,
     remedy,
     writable_by_others,
 )
+from pgtop_tune.process import handed_on
 
 OLDEST: Final = 130000
 """Before PostgreSQL 13 pgbench's options and log differ too much."""

@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.bench.messages import lines_of
 from pgtop_tune.bench.ports import LoadEndpoint, environment
 from pgtop_tune.bench.profiles import Script
 from pgtop_tune.bench.run_directory import RunDirectory
-from pgtop_tune.errors import LoadProblem, UsageProblem
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 
 _HOST: Final = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,254}")

@@ -15,11 +15,11 @@ from typing import Final, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune import start_options
+from pgtop_tune.base import start_options
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.model.instance import AnsweringServer
 from pgtop_tune.process import handed_on
-from pgtop_tune.secret import Secret
 
 _PLACES: Final = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGTARGETSESSIONATTRS", "PGLOADBALANCEHOSTS", "PGSERVICE")
 """Variables about the operator's server; of a load's, the endpoint has them all."""

@@ -16,10 +16,10 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune import paths
-from pgtop_tune.errors import LoadProblem
+from pgtop_tune.base import paths
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
-from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
 BUILTIN_SCRIPTS: Final = ("tpcb-like", "select-only", "simple-update")
 """pgbench's own."""

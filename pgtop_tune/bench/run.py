@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.bench.argv import LOG_NAME, run_argv, scripts_of, shell_quoted, threads_for
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.log_lines import LogLayout
@@ -34,7 +35,6 @@ from pgtop_tune.model.bench import (
     ScriptChoice,
     Silence,
 )
-from pgtop_tune.secret import without_secrets
 
 _CLOCK_S: Final = 1.0
 _SILENCES_KEPT: Final = 3600

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.errors import LoadProblem
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.process.guard import MARKER
-from pgtop_tune.secret import Secret
 
 PREFIX: Final = "pgtop-tune-load-"
 MEMORY: Final = Path("/dev/shm")

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.argv import shell_quoted
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.locate import Pgbench
@@ -23,7 +24,6 @@ from pgtop_tune.bench.run import PgbenchRun, planned_argv, start_run
 from pgtop_tune.bench.run_directory import base_directory, sweep, unused_name
 from pgtop_tune.bench.scripts import check_script, read_script
 from pgtop_tune.bench.transaction_log import LogStatistics
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchReport, BenchSample, LoadSpec, ProfileSummary
 

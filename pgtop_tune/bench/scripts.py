@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import LoadProblem
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.paths import content_of
 from pgtop_tune.model.bench import LoadSpec, ScriptChoice
-from pgtop_tune.paths import content_of
 
 LONGEST_BYTES: Final = 1_000_000
 

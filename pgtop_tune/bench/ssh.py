@@ -17,6 +17,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.paths import content_of
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.bench.argv import LOG_NAME
 from pgtop_tune.bench.locate import Pgbench, newest, parse_version
 from pgtop_tune.bench.messages import BoundedText, LineSplitter, lines_of
@@ -25,10 +28,7 @@ from pgtop_tune.bench.ports import far_environment
 from pgtop_tune.bench.profiles import Script
 from pgtop_tune.bench.run_directory import RunDirectory, passfile_text
 from pgtop_tune.bench.scripts import LONGEST_BYTES
-from pgtop_tune.errors import LoadProblem
-from pgtop_tune.paths import content_of
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
-from pgtop_tune.safe_text import one_line
 
 ROUND_TRIPS: Final = 5
 ANSWER_TIMEOUT_S: Final = 30.0

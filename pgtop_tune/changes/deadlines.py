@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.process.boot_clock import boot_clock_s
 from pgtop_tune.process.process_key import ProcessKey, key_of
 from pgtop_tune.process.revert_watchdog import RevertWatchdog

@@ -26,13 +26,13 @@ from typing import Any, Final, Self
 
 from msgspec import Struct, to_builtins
 
+from pgtop_tune.base.errors import JournalProblem
+from pgtop_tune.base.paths import NotOurs, check_own, check_own_directory, journal_dir, private, read_own
+from pgtop_tune.base.refusals import closed_at, refusal
 from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange, Scope, ScopeKind
 from pgtop_tune.changes.model.pending_set import SetOwner
-from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.instance import Instance, ServerPlace
-from pgtop_tune.paths import NotOurs, check_own, check_own_directory, journal_dir, private, read_own
 from pgtop_tune.process.process_key import ProcessKey
-from pgtop_tune.refusals import closed_at, refusal
 
 PATIENCE_S: Final = 10.0
 """A set is made or taken back within seconds."""

@@ -13,9 +13,9 @@ from msgspec import Struct
 from pgtop_tune.changes.model.change import SYSTEM, HostChange, ParameterChange, Scope
 
 if TYPE_CHECKING:
+    from pgtop_tune.base.errors import JournalProblem
     from pgtop_tune.changes.model.change import HostChange, Proof, Terms, WantedParameter, WantedSetting
     from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan
-    from pgtop_tune.errors import JournalProblem
     from pgtop_tune.host.block_devices import Disk
     from pgtop_tune.host.machine_setup import MachineFacts
     from pgtop_tune.model.absence import Unavailable

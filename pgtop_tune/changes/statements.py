@@ -14,10 +14,10 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.base.errors import ServerProblem
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, joined, literal
 from pgtop_tune.changes.model.change import SYSTEM, ParameterChange, Scope, ScopeKind, WantedParameter
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.sql_quoting import Sql, composed, identifier, joined, literal
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession

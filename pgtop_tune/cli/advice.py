@@ -12,6 +12,8 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.plan import MemoryPlan
 from pgtop_tune.advice.proposal import ACCOUNTING, POOL
+from pgtop_tune.base.errors import ServerProblem, UsageProblem
+from pgtop_tune.base.units import about
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import SYSTEM, WantedParameter, WantedSetting
 from pgtop_tune.changes.selection import settings_in_order
@@ -23,12 +25,10 @@ from pgtop_tune.cli.machine_rows import as_json as machine_json
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.parameter_rows import ParameterRow, as_json
 from pgtop_tune.cli.signals import answer_to, run_until_signalled
-from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.host.system_settings import is_sysctl
 from pgtop_tune.metrics.host_places import GROUP_MEMORY_MAX
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.units import about
 
 _RESTART: Final = "postmaster"
 _LIMITS: Final = frozenset({POOL, "vm.overcommit_ratio"})

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import convert
 
 from pgtop_tune import __version__
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.experiment.plan.reviewed import differences
 from pgtop_tune.experiment.workers.ports import Workers
 from pgtop_tune.runtime.running_experiments import ServerKey

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from pgtop_tune import __version__
+from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.paths import elsewhere
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code, terminating
 from pgtop_tune.cli.options import register
 from pgtop_tune.cli.output import PROGRAM, complain, fill_closed_streams, flush_or_say_why, say, suit_the_locale, tell
-from pgtop_tune.errors import PgtopError, UsageProblem
-from pgtop_tune.paths import elsewhere
 from pgtop_tune.process.dispositions import reset_inherited
 from pgtop_tune.process.handed_on import command_line, take_over
 
@@ -210,7 +210,7 @@ def _refused(failure: Exception) -> PgtopError | None:
     """Return the problem of a directory of ours that `sudo` has made root's; None for a bug."""
     if not isinstance(failure, PermissionError):
         return None
-    from pgtop_tune.refusals import of_own_directories
+    from pgtop_tune.base.refusals import of_own_directories
 
     return of_own_directories(failure)
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
 from pgtop_tune.cli.machine_half import nearest_settings
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
 
 LOAD: Final = "load"

@@ -10,6 +10,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ServerProblem, UnsafeChange, UsageProblem
+from pgtop_tune.base.foreign_answers import decoding
+from pgtop_tune.base.secret import without_secrets
+from pgtop_tune.base.units import duration
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
@@ -47,16 +51,12 @@ from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.restarting import confirm, show_plan
 from pgtop_tune.cli.reverting import of_settled
 from pgtop_tune.cli.signals import answer_to, to_the_end
-from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
-from pgtop_tune.foreign_answers import decoding
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import ValueRisk
 from pgtop_tune.model.parameter_values import check_value, without_blanks
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
-from pgtop_tune.secret import without_secrets
-from pgtop_tune.units import duration
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
 _RECOVERY: Final = "SELECT pg_is_in_recovery() AS in_recovery"

@@ -11,6 +11,8 @@ from typing import Final
 import typer
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, UsageProblem
+from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.server.control import PostgresControl
@@ -18,7 +20,6 @@ from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.live_options import pooler_addresses
 from pgtop_tune.cli.looking import let_in
 from pgtop_tune.cli.output import complain, tell
-from pgtop_tune.errors import ConnectionProblem, UsageProblem
 from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.for_people import about
@@ -31,7 +32,6 @@ from pgtop_tune.health.told import Told
 from pgtop_tune.health.watching import Looks
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.postgres.server.conninfo import ConnInfo
-from pgtop_tune.units import wall_clock
 
 _EVERY_S: Final = 30.0
 

@@ -11,10 +11,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.paths import content_of
+from pgtop_tune.base.units import counted
 from pgtop_tune.cli.connecting import may_have_password
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
 from pgtop_tune.cli.output import say, say_whole, tell
-from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.formats.for_people import text_lines
 from pgtop_tune.health.gather import gather
@@ -22,10 +24,8 @@ from pgtop_tune.health.looking import Wanted
 from pgtop_tune.health.many import ServerResult, check_servers, servers_lines, table_lines
 from pgtop_tune.health.report import Report
 from pgtop_tune.host.source_names import HostSource
-from pgtop_tune.paths import content_of
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.process.handed_on import inherited_password
-from pgtop_tune.units import counted
 
 _MOST: Final = 500
 _LONGEST: Final = 1024 * 1024

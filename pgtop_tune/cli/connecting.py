@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, TypedDict
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.safe_text import printable
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.cli import options
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.process.handed_on import inherited_password
-from pgtop_tune.safe_text import printable
-from pgtop_tune.secret import Secret
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.server.conninfo import ConnInfo

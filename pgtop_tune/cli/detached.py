@@ -16,16 +16,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import NotOurs, experiments_dir, new_file, private, read_own, replacing
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.paths import NotOurs, experiments_dir, new_file, private, read_own, replacing
 from pgtop_tune.process import handed_on
 from pgtop_tune.process.interruption import Interruption
 from pgtop_tune.process.own_program import own_argv
 from pgtop_tune.process.process_key import ProcessKey, key_of
 from pgtop_tune.runtime.running_experiments import DETACHED
-from pgtop_tune.safe_text import one_line
 
 _OPTION: Final = "--detach"
 _LOOK_S: Final = 0.2

@@ -9,7 +9,7 @@ from enum import IntEnum
 from types import FrameType
 from typing import Final, NoReturn
 
-from pgtop_tune.errors import (
+from pgtop_tune.base.errors import (
     ChangedMeanwhile,
     ClusterProblem,
     ConnectionProblem,

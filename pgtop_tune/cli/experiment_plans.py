@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, ServerProblem, UsageProblem
+from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
@@ -23,7 +25,6 @@ from pgtop_tune.cli.looking import Looked, let_in, look_closely
 from pgtop_tune.cli.measuring import targets
 from pgtop_tune.cli.output import say
 from pgtop_tune.cli.wiring import endpoint_of
-from pgtop_tune.errors import ConnectionProblem, LoadProblem, ServerProblem, UsageProblem
 from pgtop_tune.experiment.path import unreachable
 from pgtop_tune.experiment.plan.amounts import PlanFacts
 from pgtop_tune.experiment.plan.bind import ServerView, bound
@@ -35,7 +36,6 @@ from pgtop_tune.experiment.plan.plan_lines import place_of
 from pgtop_tune.experiment.plan.reviewed import keep_reviewed
 from pgtop_tune.experiment.plan.status import plan_lines
 from pgtop_tune.experiment.series import scripts_of
-from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec

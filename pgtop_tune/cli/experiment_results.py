@@ -6,18 +6,18 @@ import shlex
 import time
 from pathlib import Path
 
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import experiments_dir
 from pgtop_tune.cli.detached import detached_runs
 from pgtop_tune.cli.output import say, say_as_it_is, tell
 from pgtop_tune.cli.report_files import write_chapters
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import report_markdown, text
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.log import experiments, is_running, newest, read_entries
 from pgtop_tune.experiment.plan.plan_file import read_plan
 from pgtop_tune.experiment.plan.report import RESULTS, chapters
 from pgtop_tune.experiment.plan.results import Outcome, outcome_of
 from pgtop_tune.experiment.plan.status import status_lines
-from pgtop_tune.paths import experiments_dir
 
 
 def directory_of(words: str) -> Path:

@@ -14,6 +14,9 @@ import msgspec
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.paths import replacing
+from pgtop_tune.base.units import counted, duration
 from pgtop_tune.cli.alike_servers import answers_of_all, check_alike
 from pgtop_tune.cli.exit_codes import ExitCode, Terminated
 from pgtop_tune.cli.experiment_plans import overridden
@@ -21,7 +24,6 @@ from pgtop_tune.cli.experiment_results import directory_of, outcome_in, say_resu
 from pgtop_tune.cli.experimenting import confirm_restarts
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.signals import run_until_signalled
-from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.estimate import estimate
 from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog, new_directory, read_entries
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell, ExperimentPlan
@@ -33,9 +35,7 @@ from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
 from pgtop_tune.experiment.workers.ports import UnitFailed, Workers
 from pgtop_tune.experiment.workers.run import CellOnServer, RunOnServers
 from pgtop_tune.model.run_json import plain
-from pgtop_tune.paths import replacing
 from pgtop_tune.runtime.running_experiments import ServerKey
-from pgtop_tune.units import counted, duration
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.commands.experiment.plans import PlanOverrides, SessionOptions

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.base.sql_quoting import quoted
+from pgtop_tune.base.units import counted
 from pgtop_tune.bench.datasets.pgbench_tables import Initialised, PgbenchShape, initialise, look_for_room
 from pgtop_tune.bench.datasets.recognise import recognise_pgbench
 from pgtop_tune.bench.locate import find_pgbench
@@ -36,7 +39,6 @@ from pgtop_tune.cli.measuring import targets
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.estimate import Estimate, estimate
@@ -56,8 +58,6 @@ from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
-from pgtop_tune.sql_quoting import quoted
-from pgtop_tune.units import counted
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.commands.experiment.plans import PlanOverrides, SessionOptions

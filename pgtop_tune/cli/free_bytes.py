@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pgtop_tune.foreign_answers import decodes
+from pgtop_tune.base.foreign_answers import decodes
 
 if TYPE_CHECKING:
     from pgtop_tune.bench.ports import SqlSession

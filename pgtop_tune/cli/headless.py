@@ -10,13 +10,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import printable
 from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.output import tell, unread_lines_stop
 from pgtop_tune.cli.signals import signals_taken
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.diagnosis.finding import Finding
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics import host as host_metrics
 from pgtop_tune.metrics import load, percentiles, sections, server, waits
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, is_active, sessions
@@ -29,7 +30,6 @@ from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.frame_window import KEEP_FRAMES
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session, newest_latency
-from pgtop_tune.safe_text import printable
 
 
 async def run_engine(

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from pgtop_tune.config import load_config
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.config import load_config
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.host.block_devices import DiskCap, parse_disk_cap
 from pgtop_tune.host.source_names import HostSource
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.config import load_config
 from pgtop_tune.cli.output import not_stdout, tell
 from pgtop_tune.cli.screen import (
     ScreenWords,
@@ -21,13 +22,12 @@ from pgtop_tune.cli.screen import (
     pace_paints,
     screen_options,
 )
-from pgtop_tune.config import load_config
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.knobs.knob import Knob
+    from pgtop_tune.base.config import Config
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.screen_session import ScreenSession
-    from pgtop_tune.config import Config
     from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -179,7 +179,7 @@ def _knobs() -> Sequence[Knob]:
 
 def _spill_files(options: LiveOptions) -> SpillFiles | None:
     """Where the past is spilled to: nowhere on a disk when texts of statements may not be recorded."""
-    from pgtop_tune import paths
+    from pgtop_tune.base import paths
     from pgtop_tune.recording.history_buffer import SpillFiles
 
     return SpillFiles(paths.state_dir) if options.query_text else None

@@ -35,7 +35,7 @@ def let_in(words: ConnectionWords, act: Callable[[ConnInfo], _T], *, is_another:
         act: What to do.
         is_another: It is not the operator's own one, which PGPASSWORD is for without a question.
     """
-    from pgtop_tune.errors import PasswordNeeded
+    from pgtop_tune.base.errors import PasswordNeeded
 
     conninfo = resolve_words(words, is_another=is_another)
     while True:
@@ -133,7 +133,7 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
     from pgtop_tune.advice.facts import machine_of
     from pgtop_tune.advice.gather import Beside, facts_of, workload_seen
     from pgtop_tune.advice.proposal import propose
-    from pgtop_tune.errors import ConnectionProblem
+    from pgtop_tune.base.errors import ConnectionProblem
     from pgtop_tune.health.unsuitable import unsuitable
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import Unavailable
@@ -186,11 +186,11 @@ def _machine(interval: Interval) -> MachineLook | Unavailable:
 
 
 async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
+    from pgtop_tune.base.errors import ConnectionProblem
     from pgtop_tune.cli.exit_codes import Terminated
     from pgtop_tune.cli.headless import run_beside
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.wiring import LiveSession
-    from pgtop_tune.errors import ConnectionProblem
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import Reason, Unavailable
 
@@ -226,6 +226,6 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
 
 def _may_come(server: PostgresSampler | None) -> bool:
     """Whether there is something to wait for: an answer, or a server that starts."""
-    from pgtop_tune.errors import NotReady
+    from pgtop_tune.base.errors import NotReady
 
     return server is None or server.problem is None or server.facts is not None or isinstance(server.problem, NotReady)

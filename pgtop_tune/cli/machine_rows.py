@@ -10,8 +10,8 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.listing import advised_value, listed_settings
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.parameter_rows import NONE, ParameterDifference, advice_json, in_columns
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.sysctl_files import DEFAULTS
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import SystemSetting

@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.errors import ConnectionProblem, RecordingProblem, UsageProblem
+from pgtop_tune.base.foreign_answers import decoding
+from pgtop_tune.base.paths import private, replacing
 from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
@@ -36,7 +39,6 @@ from pgtop_tune.compare.noise.store import known_noise
 from pgtop_tune.compare.noise.words import known_words
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
-from pgtop_tune.errors import ConnectionProblem, RecordingProblem, UsageProblem
 from pgtop_tune.experiment.configurations import Configuration, ConfiguredRuns, check_configurations
 from pgtop_tune.experiment.endpoints import LoadTarget, parse_endpoint
 from pgtop_tune.experiment.load_run import LoadRun
@@ -44,14 +46,12 @@ from pgtop_tune.experiment.repeats import Repeats, Repetition, check_goal, check
 from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
 from pgtop_tune.experiment.series import Series, Steps, cells, parse_steps, series_json
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
-from pgtop_tune.foreign_answers import decoding
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LoadSpec
 from pgtop_tune.model.run_json import as_json
 from pgtop_tune.model.run_result import RunResult
-from pgtop_tune.paths import private, replacing
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.other_address import resolve_other
 from pgtop_tune.postgres.server.straight_way import Way, way_of

@@ -13,7 +13,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.errors import LoadProblem, UsageProblem
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
@@ -28,14 +30,12 @@ from pgtop_tune.compare.reports.written import escaped
 from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
-from pgtop_tune.errors import LoadProblem, UsageProblem
 from pgtop_tune.experiment.noise_floor import PAIR_S, Floor, Visible, before_after_half, floor_of, seen_of, visible
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.runtime.window import seconds as seconds_of
-from pgtop_tune.safe_text import one_line
 
 # The noise floor in words: what was measured, and what difference can be seen in which time.
 

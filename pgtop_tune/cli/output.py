@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.safe_text import printable, printable_lines
 from pgtop_tune.cli.exit_codes import Terminated
-from pgtop_tune.errors import PgtopError, UsageProblem
-from pgtop_tune.safe_text import printable, printable_lines
 
 if TYPE_CHECKING:
     import asyncio

@@ -13,7 +13,7 @@ from pgtop_tune.advice.knobs.catalogue import GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.listing import advised_value, differs, is_changed, listed_parameters
 from pgtop_tune.advice.proposal import advice_for
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
 
 NONE: Final = "-"

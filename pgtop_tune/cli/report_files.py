@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import new_file, replacing
 from pgtop_tune.cli.output import say
 from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.report import Chapter
 from pgtop_tune.compare.reports.written import report_markdown
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.paths import new_file, replacing
 
 _SUFFIXES: Final = (".html", ".md")
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from pgtop_tune.base.errors import ClusterProblem, ServerProblem, UsageProblem
+from pgtop_tune.base.units import counted, duration
 from pgtop_tune.changes.change_sets import check_up
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.machine.control import HostControl
@@ -18,9 +20,7 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.signals import answer_to, to_the_end
-from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.postgres.server.conninfo import ConnInfo
-from pgtop_tune.units import counted, duration
 
 
 def show_plan(plan: RestartPlan, for_s: float | None = None) -> None:

@@ -7,6 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.base.errors import JournalProblem, UsageProblem
+from pgtop_tune.base.paths import journal_dir
+from pgtop_tune.base.units import counted
 from pgtop_tune.changes.journal import JournalText, journals, read, read_all
 from pgtop_tune.changes.journal import retire as renamed
 from pgtop_tune.changes.model.change import ChangeState
@@ -14,9 +17,6 @@ from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.signals import answer_to
-from pgtop_tune.errors import JournalProblem, UsageProblem
-from pgtop_tune.paths import journal_dir
-from pgtop_tune.units import counted
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.model.change import HostChange, ParameterChange

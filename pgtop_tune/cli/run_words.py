@@ -10,7 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.noise.cells import CellOfRuns
 from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table, configuration_table
 from pgtop_tune.compare.reports.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
@@ -19,7 +20,6 @@ from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import StepCurve, Steps, curves
 from pgtop_tune.model.bench import BenchProgress, BenchRun
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict
-from pgtop_tune.safe_text import one_line
 
 # Throughput and latency over the steps of a load as lines of text.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 
 if TYPE_CHECKING:
     from pgtop_tune.export.endpoint import Exposition

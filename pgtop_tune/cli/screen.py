@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.config import Config, load_config
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.output import PROGRAM, say
-from pgtop_tune.config import Config, load_config
 
 if TYPE_CHECKING:
     from pgtop_tune.compare.overlay.curves import OverlaySource
@@ -69,7 +69,7 @@ def overlay_directory(wanted: Path | None, shown: Callable[[], Path | None]) -> 
     Raises:
         RecordingProblem: It cannot be read.
     """
-    from pgtop_tune import paths
+    from pgtop_tune.base import paths
     from pgtop_tune.compare.overlay.directory import OverlayDirectory
 
     overlay_source = OverlayDirectory(paths.recordings_dir(), shown)

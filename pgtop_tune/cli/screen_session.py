@@ -15,13 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune import paths
+from pgtop_tune.base import paths
 from pgtop_tune.cli.allocator import give_back
 from pgtop_tune.cli.watching import Watching
 from pgtop_tune.runtime.lazy import Lazy
 from pgtop_tune.tui.controls import Services
 
 if TYPE_CHECKING:
+    from pgtop_tune.base.secret import Secret
     from pgtop_tune.changes.confirm.orphans import PendingWatch
     from pgtop_tune.changes.ports import AdoptedSet
     from pgtop_tune.cli.live_options import LiveOptions
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pgtop_tune.postgres.server.conninfo import ConnInfo
     from pgtop_tune.runtime.ports import Step
     from pgtop_tune.runtime.run_frames import FrameKeeper
-    from pgtop_tune.secret import Secret
 
 _WATCHING: Final = (5_000, 5, 5)
 """How often garbage is looked for from then on. What is drawn leaves cycles: at the pace that suits the start, three

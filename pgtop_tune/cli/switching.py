@@ -15,6 +15,9 @@ from msgspec import Struct
 
 from pgtop_tune import __version__
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
+from pgtop_tune.base.errors import RecordingProblem, ServerProblem, UnsafeChange, UsageProblem
+from pgtop_tune.base.foreign_answers import decoding
+from pgtop_tune.base.units import counted
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart, check_up
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
@@ -34,7 +37,6 @@ from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
-from pgtop_tune.errors import RecordingProblem, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.prediction import score, score_words
@@ -60,7 +62,6 @@ from pgtop_tune.experiment.switchback.state import ANSWERS, Ending, SwitchbackPl
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
 from pgtop_tune.experiment.switchback.words import Narrator, markdown, text
-from pgtop_tune.foreign_answers import decoding
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.parameter_values import check_value
@@ -69,7 +70,6 @@ from pgtop_tune.model.statement_plan import PlannedBy
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
-from pgtop_tune.units import counted
 
 # An experiment on the command line: its lines while it runs, and its record after each pair.
 

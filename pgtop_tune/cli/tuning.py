@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
@@ -20,7 +21,6 @@ from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.tuning_beginning import SearchRequest, beginning, objective_of
 from pgtop_tune.cli.tuning_evaluator import evaluator_of, until_nothing_pends
 from pgtop_tune.cli.tuning_session import TuningSession, opened_session
-from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.runtime.experiment_control import ExperimentState

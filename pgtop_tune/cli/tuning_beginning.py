@@ -8,11 +8,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.tuning_evaluator import cost_s
 from pgtop_tune.cli.tuning_own_blocks import separate_cost_s
 from pgtop_tune.cli.tuning_session import TuningSession
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.prediction import Prediction, predict
 from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, CYCLES_PER_PAIR
 from pgtop_tune.experiment.switchback.whole_cycles import cycle_s

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Final
 
+from pgtop_tune.base.errors import HostProblem, ServerProblem, UsageProblem
 from pgtop_tune.changes.ports import MachineControl, ParameterControl
 from pgtop_tune.cli.machine_half import machine_of
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.tuning_own_blocks import OwnBlocks, separate_lengths
 from pgtop_tune.cli.tuning_session import TuningSession
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.errors import HostProblem, ServerProblem, UsageProblem
 from pgtop_tune.experiment.switchback.arms import by_name
 from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, SETTLE_S, Lengths
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending

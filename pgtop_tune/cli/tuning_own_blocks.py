@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from pgtop_tune.base.errors import ServerProblem, UsageProblem
+from pgtop_tune.base.units import counted
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart, check_up
 from pgtop_tune.changes.model.change import Terms
 from pgtop_tune.changes.ports import MachineControl
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.restarting import confirm
 from pgtop_tune.cli.wiring import LiveSession
-from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.run_cell import RunCell
@@ -24,7 +25,6 @@ from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.tuning.on_server.evaluating_parts import SeparateWanted
-from pgtop_tune.units import counted
 
 _RESTARTED_S: Final = 15.0
 _PREPARED_S: Final = 5.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.base.errors import PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.report_files import write_chapters, write_text
-from pgtop_tune.errors import PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, is_running
 from pgtop_tune.host.system_settings import is_sysctl
 from pgtop_tune.tuning.on_server.journal import KeptTuning, kept_tuning, replayed, tuning_directory, tunings

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import AdviceFacts
 from pgtop_tune.advice.gather import Beside, facts_of
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, PgtopError
 from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.changes.change_sets import ChangeSets
@@ -21,7 +22,6 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.measuring import targets
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.wiring import LiveSession
-from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError
 from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.run_cell import RunCell

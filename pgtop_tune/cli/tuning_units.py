@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import convert, to_builtins
 
 from pgtop_tune import __version__
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.headless import run_beside
@@ -19,7 +20,6 @@ from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.tuning_beginning import SearchRequest, beginning, objective_of
 from pgtop_tune.cli.tuning_evaluator import evaluator_of, until_nothing_pends
 from pgtop_tune.cli.tuning_session import TuningSession, opened_session
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.host.kernel_text import text_of
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.running_experiments import Announcement, server_of, until_alone

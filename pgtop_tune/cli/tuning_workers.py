@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.cli.alike_servers import answers_of_all, check_alike
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.experiment_workers import Asked
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.tuning_beginning import Beginning, SearchRequest
-from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
 from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
 from pgtop_tune.experiment.workers.ports import UnitFailed, Workers

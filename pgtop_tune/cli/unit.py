@@ -20,6 +20,9 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from pgtop_tune import __version__
+from pgtop_tune.base.errors import JournalProblem, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.base.paths import experiments_dir, replacing
 from pgtop_tune.bench.profiles import profile_directories
 from pgtop_tune.cli import tuning_units
 from pgtop_tune.cli.commands.experiment.plans import SessionOptions
@@ -28,15 +31,12 @@ from pgtop_tune.cli.exit_codes import ExitCode, Terminated, terminating
 from pgtop_tune.cli.experiment_plans import bound_to_server, check_fits
 from pgtop_tune.cli.experimenting import ExperimentSession
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.errors import JournalProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog, read_entries
 from pgtop_tune.experiment.plan.meanwhile import parameters_of, server_state
 from pgtop_tune.experiment.plan.model import BoundPlan, ExperimentPlan
 from pgtop_tune.experiment.plan.results import Outcome, outcome_of
 from pgtop_tune.experiment.plan.reviewed import plan_hash
-from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.model.run_json import plain
-from pgtop_tune.paths import experiments_dir, replacing
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.process.dispositions import reset_inherited
 from pgtop_tune.process.handed_on import take_over

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pgtop_tune import __version__
 from pgtop_tune.advice.fence import check_load
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import LoadPreparation, PgbenchRunner
 from pgtop_tune.bench.ssh import SshPlace
@@ -23,7 +24,6 @@ from pgtop_tune.changes.server.session_runner import own_sql_session
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.experiment.data_set_service import DataSetService
 from pgtop_tune.experiment.load_service import LoadService
 from pgtop_tune.experiment.other_experiments import OtherExperiments

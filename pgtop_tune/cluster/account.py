@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import ClusterProblem
+from pgtop_tune.base.foreign_directory import ForeignDirectory, handed_over, is_private_place
 from pgtop_tune.cluster.binaries import Binaries
-from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.foreign_directory import ForeignDirectory, handed_over, is_private_place
 
 UNPRIVILEGED: Final = ("postgres", "nobody")
 """Accounts taken when we are root, the first that exists."""

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.paths import replacing
+from pgtop_tune.base.errors import ClusterProblem
+from pgtop_tune.base.paths import replacing
 from pgtop_tune.process.mount_namespace import directory_at
 
 FILE_NAME: Final = "postgresql.auto.conf"

@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.server_packages import installed, printed_version, remedy, writable_by_others
+from pgtop_tune.base.errors import ClusterProblem
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.server_packages import installed, printed_version, remedy, writable_by_others
 
 NEEDED: Final = ("postgres", "initdb", "pg_ctl")
 OLDEST_VERSION_NUM: Final = 140000

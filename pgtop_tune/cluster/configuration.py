@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from pgtop_tune.base.errors import ClusterProblem
+from pgtop_tune.base.foreign_directory import ForeignDirectory
+from pgtop_tune.base.safe_text import printable
 from pgtop_tune.cluster.binaries import Binaries
-from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.foreign_directory import ForeignDirectory
-from pgtop_tune.safe_text import printable
 
 FILE_NAME: Final = "pgtop-tune.conf"
 STATEMENTS: Final = "pg_stat_statements"

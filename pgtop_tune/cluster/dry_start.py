@@ -22,10 +22,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import ClusterProblem
+from pgtop_tune.base.foreign_directory import ForeignPath, handed_over, is_private_place
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.service import NOT_RUN, TOO_LONG, run
-from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.foreign_directory import ForeignPath, handed_over, is_private_place
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process import guard
 from pgtop_tune.process.mount_namespace import check_answers, directory_at, stat_of

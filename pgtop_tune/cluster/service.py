@@ -16,9 +16,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process.mount_namespace import directory_at
-from pgtop_tune.safe_text import printable_lines
 
 _TIMEOUT_S: Final = 660.0
 """Stopping and starting may take `managing.PATIENCE_S` each."""

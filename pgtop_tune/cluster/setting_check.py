@@ -14,9 +14,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import ClusterProblem
+from pgtop_tune.base.safe_text import printable
 from pgtop_tune.cluster.binaries import Binaries
-from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.safe_text import printable
 
 _TIMEOUT_S: Final = 10.0
 _UNKNOWN: Final = "unrecognized configuration parameter"

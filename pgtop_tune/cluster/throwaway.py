@@ -15,15 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
+from pgtop_tune.base.errors import ClusterProblem
+from pgtop_tune.base.foreign_directory import ForeignDirectory, ForeignPath, is_private_place
+from pgtop_tune.base.safe_text import printable_lines
+from pgtop_tune.base.server_packages import own_libraries_hint
 from pgtop_tune.cluster import configuration
 from pgtop_tune.cluster.account import Account, copy_for_everybody, server_account
 from pgtop_tune.cluster.binaries import Binaries
-from pgtop_tune.errors import ClusterProblem
-from pgtop_tune.foreign_directory import ForeignDirectory, ForeignPath, is_private_place
 from pgtop_tune.process import guard
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
-from pgtop_tune.safe_text import printable_lines
-from pgtop_tune.server_packages import own_libraries_hint
 
 SUPERUSER: Final = "postgres"
 PORT: Final = 5432

@@ -10,7 +10,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.figure_rows import FigureRow, RunHistory, aligned_period, figure_of, row_of, whole_cycles
 from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.facts import SERVER
@@ -39,7 +40,6 @@ from pgtop_tune.compare.statistics.effect import (
 from pgtop_tune.compare.statistics.runs import ASSUMED_SD, RunNoise, runs_needed
 from pgtop_tune.compare.statistics.verdicts import checkpoints_alike, in_turn, why_no_verdict, worded
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
-from pgtop_tune.safe_text import one_line
 
 # Notes on the figures of a phase, and the commands that lead to a verdict.
 

@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.compare.comparison import Comparison
 from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.sides.figures import BY_ID
 from pgtop_tune.compare.statistics.verdicts import unfit
-from pgtop_tune.errors import UsageProblem
 
 _FORM: Final = re.compile(
     r"\s*(?P<figure>[a-z][a-z0-9_]{0,30})\s*(?P<sign><=|>=|<|>)\s*(?P<share>[+-]?\d{1,6}(?:\.\d{1,6})?)\s*%\s*",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from pgtop_tune import units
+from pgtop_tune.base import units
 from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.sides.figures import Figure, WaitRow
 from pgtop_tune.compare.sides.material import ComparedRun, Material

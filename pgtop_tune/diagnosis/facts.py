@@ -15,6 +15,7 @@ from typing import Final, TypeVar, cast
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.diagnosis.blockers import RootLook
 from pgtop_tune.metrics import host, host_places, pooler, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, hidden_sessions, is_active, sessions
@@ -30,7 +31,6 @@ from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.model.run_result import GeneratorLoad
 from pgtop_tune.model.waits import CPU, QUEUE, TURN
-from pgtop_tune.safe_text import one_line
 
 WINDOW_S: Final = 10.0
 _NOW_S: Final = 3.0

@@ -7,6 +7,7 @@ from itertools import chain
 from math import sqrt
 from typing import Final
 
+from pgtop_tune.base.units import count, mean, ms, with_ms
 from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
@@ -15,7 +16,6 @@ from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.budget import OTHER
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.waits import CPU, QUEUE
-from pgtop_tune.units import count, mean, ms, with_ms
 
 NONE: Final = "none"
 _FEW_SESSIONS: Final = 0.3

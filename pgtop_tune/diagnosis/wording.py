@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.sql_quoting import literal
+from pgtop_tune.base.units import duration
 from pgtop_tune.diagnosis.blockers import RootLook
 from pgtop_tune.diagnosis.finding import SHORT_CELLS, SessionAdvice
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.sql_quoting import literal
-from pgtop_tune.units import duration
 
 _NAME_CELLS: Final = 40
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from pgtop_tune.base.errors import ConnectionProblem
+from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.ports import SqlSession
-from pgtop_tune.errors import ConnectionProblem
-from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pgtop_tune import units
+from pgtop_tune.base import units
 
 FOREIGN_POINTS: Final = 5.0
 """Of all CPU time: others that take so much more beside one arm count."""

@@ -15,8 +15,8 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.advice.facts import OUT_OF_REACH
+from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.changes.ports import ChangeControl
-from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
 from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.metrics.setting_risks import risk_of

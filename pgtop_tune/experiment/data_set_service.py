@@ -11,6 +11,8 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import LoadProblem, ServerProblem
+from pgtop_tune.base.units import count, size
 from pgtop_tune.bench.datasets.bus import BusPlan, parse_size
 from pgtop_tune.bench.datasets.bus_make import make_bus
 from pgtop_tune.bench.datasets.pgbench_tables import (
@@ -25,9 +27,7 @@ from pgtop_tune.bench.datasets.progress import InitialiseProgress, PaceMeter, Te
 from pgtop_tune.bench.datasets.recognise import recognise_bus, recognise_pgbench
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
-from pgtop_tune.errors import LoadProblem, ServerProblem
 from pgtop_tune.runtime.load_control import DatasetFound, DataSetMade, MakingPlan, MakingPreview, MakingProgress
-from pgtop_tune.units import count, size
 
 FreeBytes = Callable[[SqlSession], Awaitable[Callable[[str], int | str]]]
 """What says the bytes available at a directory of the server's machine, or why they cannot be known."""

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.postgres.server.other_address import OtherAddress
 
 _WORDS: Final = re.compile(

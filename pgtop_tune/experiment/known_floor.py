@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import duration
 from pgtop_tune.compare.noise.fingerprint import fingerprint_of
 from pgtop_tune.compare.noise.store import NoiseFloor, known_noise
 from pgtop_tune.compare.sides.facts import FactsSeen
@@ -15,7 +16,6 @@ from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, b
 from pgtop_tune.experiment.noise_floor import pairs_needed
 from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.units import duration
 
 _TWICE: Final = 1.0
 """A difference, as a share: a time that does not even show such a one is no time for an experiment."""

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.errors import LoadProblem, PgtopError
 from pgtop_tune.bench.housekeeping import USUAL
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.errors import LoadProblem, PgtopError
 from pgtop_tune.experiment.data_set_service import DataSetService
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import LoadRun, OpenSqlSession, UnderWay

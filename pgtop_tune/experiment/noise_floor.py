@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.compare.noise.cells import long_run_variance
 from pgtop_tune.compare.noise.store import NoiseFloor
 from pgtop_tune.compare.sides.figures import TPS
@@ -26,7 +27,6 @@ from pgtop_tune.compare.statistics.effect import autocorrelation_time
 from pgtop_tune.compare.statistics.runs import RunNoise, half_width
 from pgtop_tune.compare.statistics.student import t_quantile
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, Paired, bound, decide
-from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.host import CPU_FOREIGN

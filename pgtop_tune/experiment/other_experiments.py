@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.process.interruption import Interruption
 from pgtop_tune.process.process_key import own_key

@@ -19,8 +19,8 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune import units
 from pgtop_tune.advice.reach import HELD, own_reach_of, reach_of, reached
+from pgtop_tune.base import units
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget

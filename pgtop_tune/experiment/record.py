@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.percentiles import Histogram, bucket_edges, merge, merge_scripts
@@ -27,7 +28,6 @@ from pgtop_tune.model.run_result import (
     RunVerdict,
     ScriptFile,
 )
-from pgtop_tune.secret import without_secrets
 
 _AS_SHIPPED: Final = ("default", "override", "client", "session")
 """pg_settings.source of what nobody has set for the server."""

@@ -13,7 +13,9 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import counted
 from pgtop_tune.compare.noise.cells import CellOfRuns, MeasuredRun, cell_of, measured_run, more_runs, to_keep
 from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerprint
 from pgtop_tune.compare.noise.store import SHORTEST_S, history, remember
@@ -21,11 +23,9 @@ from pgtop_tune.compare.sides.gathered import Gathered
 from pgtop_tune.compare.sides.material import ComparedRun, Fact, LoadKey, Material
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.compare.statistics.runs import run_noise
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.model.run_json import as_json, plain
 from pgtop_tune.model.run_result import RunResult
-from pgtop_tune.units import counted
 
 AT_MOST: Final = 12
 """Runs of each cell, where the operator sets no limit."""

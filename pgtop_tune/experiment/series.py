@@ -11,9 +11,9 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.bench.scripts import BUILTIN_STATEMENTS, check_script, read_script, statements_in
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import Cancelled, LoadRun
 from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell

@@ -15,12 +15,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import LoadProblem, PgtopError
+from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.base.owner_trust import ME, real_owner, trusted
 from pgtop_tune.bench.ports import SqlSession
-from pgtop_tune.errors import LoadProblem, PgtopError
-from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.model.bench import BenchReport, ScriptReport, StatementReport
 from pgtop_tune.model.run_result import ServerTimes, StatementTimes
-from pgtop_tune.owner_trust import ME, real_owner, trusted
 
 _SCHEMA: Final = f"""
 SELECT quote_ident(n.nspname), {trusted("n.nspowner")}, pg_get_userbyid({real_owner("n.nspowner")})::text

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import PgtopError, RecordingProblem, UsageProblem
+from pgtop_tune.base.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentPreview, ExperimentRequest, ExperimentState
 

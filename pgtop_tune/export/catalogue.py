@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 import pgtop_tune.metrics
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.export.counters import COUNTERS
 from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows, WatchedInterval
 from pgtop_tune.export.states import STATES

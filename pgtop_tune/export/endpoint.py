@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.export.catalogue import for_openmetrics
 from pgtop_tune.export.counters import of_statements
 from pgtop_tune.export.exported import Exported, ExportedPoint, WatchedInterval

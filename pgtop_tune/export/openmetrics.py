@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TextIO
 
+from pgtop_tune.base.safe_text import printable
 from pgtop_tune.export.exported import (
     Exported,
     ExportedPoint,
@@ -22,7 +23,6 @@ from pgtop_tune.export.exported import (
     read_once,
     wall_clock_ms,
 )
-from pgtop_tune.safe_text import printable
 
 MOST_SERIES: Final = 1_000
 """Series of one family; a server with more databases or a machine with more interfaces must not drown Prometheus."""

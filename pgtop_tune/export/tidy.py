@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.export.exported import Exported, ReadRow, WatchedInterval, read_all, read_once, wall_clock_ms
 from pgtop_tune.export.openmetrics import number
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.base.errors import RecordingProblem, UsageProblem
+from pgtop_tune.base.paths import content_of, opened
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import NOT_IN_RECORDING, CheckFacts
@@ -22,7 +23,6 @@ from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.setup import Measured, MeasuredLimit
-from pgtop_tune.paths import content_of, opened
 from pgtop_tune.recording.format import FORMAT as RECORDING
 from pgtop_tune.recording.packing import packing_of
 

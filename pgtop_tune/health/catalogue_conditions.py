@@ -7,12 +7,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, about_several
 from pgtop_tune.health.facts import CheckFacts, Question
 from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.further_rows import CatalogueCondition
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, Look, in_database
-from pgtop_tune.sql_quoting import Sql, composed, identifier
 
 _SHOWN: Final = 3
 _LISTED: Final = 10

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.health.facts import Answer
 from pgtop_tune.health.questions import ConfiguredLine, StartOptions
 from pgtop_tune.model.absence import Unavailable

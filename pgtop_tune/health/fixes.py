@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
+from pgtop_tune.base.sql_quoting import joined, literal
 from pgtop_tune.changes.statements import statement
 from pgtop_tune.health.check import Fix, Language
 from pgtop_tune.host.sysctl_files import PATH
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.sql_quoting import joined, literal
 
 _RESTART: Final = "takes effect with a restart"
 _PATIENCE: Final = "SET lock_timeout = '5s';"

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.answer_shape import check_shape
-from pgtop_tune.errors import ConnectionProblem
-from pgtop_tune.foreign_answers import MALFORMED, malformed
+from pgtop_tune.base.errors import ConnectionProblem
+from pgtop_tune.base.foreign_answers import MALFORMED, check_shape, malformed
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check
 from pgtop_tune.health.configured import as_configured

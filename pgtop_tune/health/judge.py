@@ -9,13 +9,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.secret import MASK
+from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Limits, Unknown
 from pgtop_tune.health.facts import Answer, CheckFacts, Missing, Question
 from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.secret import MASK
-from pgtop_tune.units import about
 
 # Fits a fix to the server it is for: a standby takes no statement that changes data, ALTER SYSTEM may be switched
 # off.

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.formats.for_people import about
 from pgtop_tune.health.formats.writers import json_document
 from pgtop_tune.health.report import Report
-from pgtop_tune.safe_text import one_line
 
 FORMAT: Final = "pgtop-tune-checks/1"
 AT_ONCE: Final = 4

@@ -13,7 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.base.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.base.units import about, number
 from pgtop_tune.health import needs
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.host.block_devices import ROOT
@@ -38,7 +39,6 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.process.mount_namespace import namespace_of
 from pgtop_tune.sampling.measured_limits import remember
-from pgtop_tune.units import about, number
 
 LIMIT_S: Final = 20.0
 """All of it together; what is not done by then is told as missing."""

@@ -26,10 +26,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import content_of
+from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
 from pgtop_tune.health.accepting import AcceptedRisk
-from pgtop_tune.paths import content_of
-from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
 FILE_NAME: Final = "pgtop-tune.toml"
 _TABLE: Final = "check"

@@ -14,13 +14,13 @@ from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.advice.listing import differs, listed_parameters, listed_settings
 from pgtop_tune.advice.proposal import Proposal, advice_for, propose
+from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Finding, Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.rules import COUNTED_SINCE, advice_facts
 from pgtop_tune.metrics.memory_rule import MemoryUse, Term, book_terms, terms
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.units import about
 
 _RESTART = "postmaster"
 

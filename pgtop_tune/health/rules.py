@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import CLOCK, OUT_OF_REACH, AdviceFacts, Machine, live_values
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import advice_for, propose, same
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, quoted
+from pgtop_tune.base.units import duration
 from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
@@ -23,8 +25,6 @@ from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.sql_quoting import Sql, composed, identifier, quoted
-from pgtop_tune.units import duration
 
 Look = Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
 

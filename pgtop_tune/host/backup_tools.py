@@ -20,11 +20,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.model.backups import BackupCatalogue, BackupTools, ToolBackup
 from pgtop_tune.process.guarded_program import start_guarded_async
 from pgtop_tune.process.mount_namespace import stat_of
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.secret import without_secrets
 
 # What pgBackRest, Barman and WAL-G print as JSON of their catalogues. Pure; the text is foreign.
 #

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.host.block_devices import ROOT, DiskCap
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.source_names import HostSource

@@ -21,10 +21,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import HostProblem
+from pgtop_tune.base.errors import HostProblem
+from pgtop_tune.base.paths import opened
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.model.machine import Assignment, SystemSetting
-from pgtop_tune.paths import opened
 
 FILE: Final = "/proc/cmdline"
 

@@ -11,13 +11,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import count
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.metrics.setting_risks import RISKS, risk_of
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.units import count
 
 _WINDOWS: Final = 3
 """The WAL writer flushes what asynchronous commits left within three of its rounds (wal_writer_delay)."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.units import number
+from pgtop_tune.base.units import number
 
 WITHIN: Final = 0.05
 REACHED: Final = 0.95

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.units import GB, MB, about
+from pgtop_tune.base.units import GB, MB, about
 
 SESSIONS: Final = "sessions"
 SHARED: Final = "shared memory"

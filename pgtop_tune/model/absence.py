@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.sql_quoting import quoted
+from pgtop_tune.base.sql_quoting import quoted
 
 
 class Reason(StrEnum):

@@ -11,8 +11,8 @@ from typing import Annotated
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.model.recorded_as import KeyedBy
-from pgtop_tune.secret import without_secrets
 
 
 class LogLine(Struct, frozen=True, gc=False):

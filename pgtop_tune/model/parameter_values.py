@@ -10,7 +10,7 @@ import math
 import re
 from typing import Final
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.postgres import Parameter
 
 _MEMORY: Final = {"B": 1, "kB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}

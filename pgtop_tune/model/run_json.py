@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from pgtop_tune.base.secret import MASK, without_secrets
 from pgtop_tune.model.run_result import FORMAT, LatencySummary, RunResult
-from pgtop_tune.secret import MASK, without_secrets
 
 
 def as_json(result: RunResult) -> dict[str, Any]:

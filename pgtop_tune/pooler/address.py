@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.secret import Secret
+from pgtop_tune.base.secret import Secret
 
 CONSOLE_DATABASE: Final = "pgbouncer"
 """The database by which PgBouncer knows that its console is meant; PgCat takes this name and its own."""

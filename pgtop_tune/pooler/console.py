@@ -12,7 +12,7 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
+from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
 from pgtop_tune.model.pooler import PGCAT, ConsoleSample, Pool, PooledDatabase, PoolerCounters, PoolerSettings
 from pgtop_tune.pooler.address import PoolerAddress
 

@@ -13,10 +13,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.sql_quoting import literal
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
-from pgtop_tune.sql_quoting import literal
 
 _COMMIT: Final = (
     "SELECT pg_catalog.set_config('synchronous_commit', {}, true), "

@@ -16,8 +16,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.secret import MASK, without_secrets
 from pgtop_tune.postgres.log_language import ENGLISH, LogLanguage
-from pgtop_tune.secret import MASK, without_secrets
 
 MESSAGE_CHARACTERS: Final = 500
 _PREFIX_CHARACTERS: Final = 120

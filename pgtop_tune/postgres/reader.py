@@ -9,9 +9,8 @@ from typing import Final, TypeVar
 import asyncpg
 from msgspec import Struct
 
-from pgtop_tune.answer_shape import check_shape
-from pgtop_tune.errors import ConnectionProblem, ServerProblem
-from pgtop_tune.foreign_answers import MALFORMED, malformed
+from pgtop_tune.base.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.base.foreign_answers import MALFORMED, check_shape, malformed
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Unavailable

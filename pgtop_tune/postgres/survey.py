@@ -13,8 +13,9 @@ import asyncpg
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune.errors import ConnectionProblem, ServerProblem
-from pgtop_tune.foreign_answers import MALFORMED, decodes, decoding, malformed
+from pgtop_tune.base.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.base.foreign_answers import MALFORMED, decodes, decoding, malformed
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.server.closed_rights import with_grants
@@ -25,7 +26,6 @@ from pgtop_tune.postgres.server.failures import absence
 from pgtop_tune.postgres.server.file_looks import new_hangs
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.sql_session import open_sql_session
-from pgtop_tune.secret import without_secrets
 
 AT_ONCE: Final = 4
 """Databases asked at the same time."""

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.secret import Secret
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.secret import Secret
 
 VARIABLE: Final = "PGTOP_TUNE_HANDED_ON"
 PASSWORD: Final = "PGPASSWORD"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.process.process_key import ProcessKey
 
 _SIGNALS: Final = ((0.0, signal.SIGINT), (15.0, signal.SIGTERM), (60.0, signal.SIGTERM))

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.foreign_directory import ForeignDirectory
+from pgtop_tune.base.foreign_directory import ForeignDirectory
 from pgtop_tune.process.path_looks import LOOKS
 
 NETWORK_KINDS: Final = frozenset(

@@ -15,8 +15,8 @@ from typing import IO, Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.paths import opened
+from pgtop_tune.base.errors import RecordingProblem
+from pgtop_tune.base.paths import opened
 from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, YEAR_9999_MS, read_header
 from pgtop_tune.recording.index import WORTH_BYTES, Place, keep_places, known_places
 from pgtop_tune.recording.packing import MOST_MARKS, Packing, find_marks, packing_of

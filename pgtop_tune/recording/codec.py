@@ -29,7 +29,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model import recorded_as
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.recording.columns import Habit, NearColumn, column_length, depends, gaps, packed, places, unpacked

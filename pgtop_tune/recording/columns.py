@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.recording.values import (
     BASE,
     BEFORE,

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune import paths
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base import paths
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.recording.blocks import is_recording
 from pgtop_tune.recording.index import index_path
 from pgtop_tune.recording.packing import PACKINGS

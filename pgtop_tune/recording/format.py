@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field, to_builtins
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 
 FORMAT: Final = "pgtop-tune/1.1"
 MAJOR: Final = 1

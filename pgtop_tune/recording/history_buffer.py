@@ -22,9 +22,9 @@ from typing import IO, TYPE_CHECKING, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
+from pgtop_tune.base.paths import private
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.paths import private
 from pgtop_tune.recording.frames import Score
 from pgtop_tune.recording.landmarks import score_of_frame
 from pgtop_tune.recording.memory_form import MemoryForm

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.paths import opened, replacing
+from pgtop_tune.base.errors import RecordingProblem
+from pgtop_tune.base.paths import opened, replacing
 from pgtop_tune.recording.format import parse_line
 from pgtop_tune.recording.packing import MOST_MARKS
 

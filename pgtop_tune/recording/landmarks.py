@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.model.events import EventKind

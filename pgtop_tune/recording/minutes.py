@@ -16,7 +16,7 @@ from typing import Any, Final, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.metrics.catalogue import NOTHING_BEFORE
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, LatencySecond, RunState

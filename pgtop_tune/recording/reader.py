@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.blocks import Block, moment, open_blocks

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune import __version__, paths, units
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune import __version__
+from pgtop_tune.base import paths, units
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.events import Event, EventKind

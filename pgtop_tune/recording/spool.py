@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.recording.format import read_header
 from pgtop_tune.recording.packing import packing_of
 from pgtop_tune.recording.reader import RecordingReader

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Final
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.recording.format import MAX_LINE_BYTES
 
 _FREE_SHARE: Final = 0.1

@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import chain, islice
 from typing import Any, Final, Protocol
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 
 Json = Any
 SAME: Final = object()

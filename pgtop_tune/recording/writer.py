@@ -12,9 +12,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
+from pgtop_tune.base.paths import directory_of, new_descriptor, remove
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.paths import directory_of, new_descriptor, remove
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, Header, checksum, header_line, sealed
 from pgtop_tune.recording.outlet import is_stream, open_stream, write_stream

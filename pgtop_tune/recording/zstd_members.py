@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.model.events import Event, EventKind
 
 if TYPE_CHECKING:

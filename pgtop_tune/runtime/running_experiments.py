@@ -19,13 +19,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import NotOurs, private, read_own, replacing, running_experiments_dir
+from pgtop_tune.base.safe_text import one_line, printable_lines
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.paths import NotOurs, private, read_own, replacing, running_experiments_dir
 from pgtop_tune.process.process_key import ProcessKey, own_key
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
-from pgtop_tune.safe_text import one_line, printable_lines
 
 if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame

@@ -9,8 +9,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.units import clock
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import clock
 
 
 class Window(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.host.block_devices import DiskCap, server_directories
 from pgtop_tune.host.choice import Host
 from pgtop_tune.host.source_names import HostSource

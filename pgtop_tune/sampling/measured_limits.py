@@ -13,12 +13,12 @@ from typing import Final
 
 from msgspec import to_builtins
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import content_of, private, replacing, state_dir
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
 from pgtop_tune.model.setup import Measured, MeasuredLimit
-from pgtop_tune.paths import content_of, private, replacing, state_dir
 
 NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured, `pgtop-tune check --measure` does it")
 _DIRECTORY: Final = "ceilings"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError
+from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PgtopError
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.pooler import ConsoleSample, Pooler, PoolerSample

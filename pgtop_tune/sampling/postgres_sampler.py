@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
+from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable

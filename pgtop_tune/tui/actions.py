@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.tui.pages.registry import DASHBOARD_ID, DASHBOARD_KEY, PAGES
 
 

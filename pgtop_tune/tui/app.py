@@ -15,10 +15,10 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.actions import ACTIONS, Action, Need, available, check_keymap, key_name
 from pgtop_tune.tui.app_context import AppContext
 from pgtop_tune.tui.check.actions import CheckActions

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, T
 
 from textual.app import App
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import printable_lines
 from pgtop_tune.tui.controls import Services
 from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
 from pgtop_tune.tui.widgets.time_axis import CHARTED

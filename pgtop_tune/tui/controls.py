@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pgtop_tune.advice.knobs.knob import Knob
+    from pgtop_tune.base.secret import Secret
     from pgtop_tune.changes.model.change import HostChange, ParameterChange
     from pgtop_tune.changes.ports import AdoptionControl, ChangeControl, MachineControl, RestartControl
     from pgtop_tune.compare.overlay.curves import OverlaySource
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pgtop_tune.runtime.experiment_control import ExperimentControl, ExperimentView
     from pgtop_tune.runtime.load_control import LoadControl
     from pgtop_tune.runtime.ports import BackendControl, FramesFrom, RecordingControl, Transport
-    from pgtop_tune.secret import Secret
 
 
 class PastSource(Struct, frozen=True):

@@ -27,9 +27,9 @@ from rich.style import Style
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
-from pgtop_tune import paths
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.toml_text import NotToml, tables_of, text_of
+from pgtop_tune.base import paths
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
 from pgtop_tune.tui.widgets.lines import PLAIN, STYLES
 
 DEFAULT: Final = "dark"

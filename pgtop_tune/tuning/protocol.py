@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from pgtop_tune.errors import JournalProblem
+from pgtop_tune.base.errors import JournalProblem
 from pgtop_tune.experiment.prediction import Prediction, Score, inside_bounds
 from pgtop_tune.tuning.ablation import Examined, ablate
 from pgtop_tune.tuning.confirming import DECIDES, FEWEST, Confirmed, confirm

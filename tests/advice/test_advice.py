@@ -17,11 +17,11 @@ from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.advice.plan import plan
 from pgtop_tune.advice.proposal import ADVISED, propose
 from pgtop_tune.advice.rules.wal import needed_max_wal_bytes, steady
+from pgtop_tune.base.units import GB, MB, memory
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.setting_risks import RISKS, risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.parameter_values import parse
-from pgtop_tune.units import GB, MB, memory
 from tests.support.servers import conninfo
 
 LARGE = AdviceFacts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.advice.fence import check_load
-from pgtop_tune.errors import UnsafeChange
+from pgtop_tune.base.errors import UnsafeChange
 
 
 def test_sessions_of_a_load_begin_with_no_value_that_is_locked_unless_it_may_be_unlocked() -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pgtop_tune.advice.knobs.catalogue import BY_NAME, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob, next_value
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse, parse_bool, show
 from pgtop_tune.model.postgres import Parameter
 from tests.support.servers import conninfo

@@ -22,6 +22,7 @@ from pgtop_tune.advice.knobs.system import BY_NAME, GROUPS, KNOBS, knob_of
 from pgtop_tune.advice.plan import plan, shared_memory_bytes
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.advice.rules.system import advise_setting, kind_of
+from pgtop_tune.base.units import GB, MB
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host.block_devices import ROOT, Disk, disks
@@ -29,7 +30,6 @@ from pgtop_tune.host.system_settings import names, settings
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.tui.scene.explain import PANE_METRICS
-from pgtop_tune.units import GB, MB
 from tests.support.kernel import kernel_left_alone
 from tests.support.machine_tree import USUAL, write
 from tests.support.quick_server import QUICK

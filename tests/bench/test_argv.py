@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.bench.argv import run_argv, shell_quoted, threads_for
 from pgtop_tune.bench.datasets.pgbench_tables import initialise_argv
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, environment
 from pgtop_tune.bench.profiles import Profile, Script
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec, ScriptChoice
-from pgtop_tune.secret import Secret
 
 PGBENCH = Pgbench(Path("/opt/pg/bin/pgbench"), 180006, "18.6")
 ENDPOINT = LoadEndpoint("/run/postgresql", 5433, "bench", "shop", Secret("hunter2"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench import locate
 from pgtop_tune.bench.locate import find_pgbench, parse_version
-from pgtop_tune.errors import LoadProblem
 
 
 def fake(directory: Path, answer: str, status: int = 0) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.datasets.bus import BusPlan
 from pgtop_tune.bench.datasets.bus_make import make_bus
 from pgtop_tune.bench.locate import find_pgbench
@@ -15,7 +16,6 @@ from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import Profile, Script
 from pgtop_tune.bench.runner import LoadPreparation
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec, RunState
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.sql_session import open_sql_session

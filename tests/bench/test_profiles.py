@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.datasets.bus import rows_of
 from pgtop_tune.bench.profiles import (
     LOGGED_PER_S,
@@ -21,7 +22,6 @@ from pgtop_tune.bench.profiles import (
     with_variables,
 )
 from pgtop_tune.bench.scripts import read_script
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec, ScriptChoice
 
 GOOD = 'title = "T"\ndescription = "D"\n'

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.bench.run_directory import MEMORY, RunDirectory, base_directory, sweep, unused_name
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.process.guard import MARKER
-from pgtop_tune.secret import Secret
 
 
 def long_ago(path: Path) -> Path:

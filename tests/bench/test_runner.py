@@ -11,16 +11,16 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.percentiles import WORST_RELATIVE_ERROR, estimates, merge
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState
-from pgtop_tune.secret import Secret
 from tests.bench.conftest import Watch, endpoint_of
 from tests.support.processes import alive, eventually
 from tests.support.servers import conninfo

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.places import SshAddress, parse_address, ssh_words
-from pgtop_tune.errors import UsageProblem
 
 
 @pytest.mark.parametrize(

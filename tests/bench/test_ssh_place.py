@@ -13,6 +13,8 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.places import SshAddress
 from pgtop_tune.bench.ports import LoadEndpoint
@@ -20,9 +22,7 @@ from pgtop_tune.bench.run_directory import PREFIX
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.bench.ssh import SshPlace
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState, ScriptChoice
-from pgtop_tune.secret import Secret
 from tests.bench.conftest import Watch, endpoint_of
 from tests.bench.sshd import Sshd, sshd, why_not
 from tests.support.processes import eventually

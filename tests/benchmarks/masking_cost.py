@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import timeit
 
-from pgtop_tune.secret import without_secrets
+from pgtop_tune.base.secret import without_secrets
 
 QUERY = "SELECT a.id, b.name FROM orders a JOIN customers b ON a.customer_id = b.id WHERE b.country = ANY($1) "
 TEXTS = {

@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem, PgtopError, UsageProblem
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.machine import control as machine_control
@@ -27,7 +28,6 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.commands.revert import revert
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
 from tests.postgres.conftest import place
 from tests.support.makers import ROOT
 from tests.support.quick_server import quick_server

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import JournalProblem
 from pgtop_tune.changes.journal import Journal, ServerName, journals, path_for, read, read_all, retire
 from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange, Scope, ScopeKind
 from pgtop_tune.changes.model.pending_set import SetOwner
-from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.instance import Instance, ServerPlace
 from pgtop_tune.process.process_key import ProcessKey
 from tests.support.open_path import open_to_all
@@ -186,7 +186,7 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 from tests.changes.test_journal import SERVER, change
 from pgtop_tune.changes.journal import Journal
-from pgtop_tune.errors import JournalProblem
+from pgtop_tune.base.errors import JournalProblem
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with Journal(SERVER, Path(sys.argv[1])) as journal:
     journal.write(change("before"))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import JournalProblem
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.journal import folded, journals, read, read_all, write_owed
@@ -22,7 +23,6 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.screen_session import ScreenSession
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import JournalProblem
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.cli.runs import run

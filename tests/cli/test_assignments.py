@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
 from pgtop_tune.cli.assignments import check_known, checked_name, scope_of, wanted
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import check_value, without_blanks
 from pgtop_tune.model.postgres import Parameter
 

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.app import program
 from pgtop_tune.cli.checking import until_next_look_s
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import UsageProblem
 from tests.cli import runs
 from tests.support.report_formats import report_mistakes
 from tests.support.servers import conninfo

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune import __version__
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.app import COMMANDS, with_default_command
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import UsageProblem
 from tests.cli.runs import OF_KEYS, ROOT, run
 from tests.support.servers import conninfo
 
@@ -168,8 +168,8 @@ def test_what_cannot_be_done_is_one_sentence_and_no_traceback(
 
 
 def test_a_broken_configuration_names_every_mistake(tmp_path: Path) -> None:
-    from pgtop_tune.config import load_config
-    from pgtop_tune.errors import UsageProblem
+    from pgtop_tune.base.config import load_config
+    from pgtop_tune.base.errors import UsageProblem
 
     path = tmp_path / "config.toml"
     path.write_text('theme = 3\ninterval = 0.01\ncolour = "red"\n')

@@ -15,10 +15,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import experiment_results
 from pgtop_tune.cli.experiment_results import directory_of
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.runtime.running_experiments import Announcement, ServerKey
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl

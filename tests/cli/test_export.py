@@ -14,8 +14,8 @@ import pyarrow.parquet
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.cli.commands.export import ExportFormat, export
-from pgtop_tune.errors import RecordingProblem, UsageProblem
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.export.pages import families
 from tests.support import frames

@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.errors import LoadProblem
 from tests.cli.runs import Ran, run
 from tests.support.certificates import Authority
 from tests.support.servers import Servers

@@ -12,10 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem, NotLetIn
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.looking import look
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, NotLetIn
 from pgtop_tune.sampling.postgres_sampler import PostgresSampler
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support.locked_server import ask_for_password

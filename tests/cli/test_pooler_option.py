@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.live_options import pooler_addresses
-from pgtop_tune.errors import UsageProblem
 
 
 def test_a_console_without_a_database_is_pgbouncers_whatever_the_server_is_called(

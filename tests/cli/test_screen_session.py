@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.screen_session import ScreenSession
 from pgtop_tune.model.events import Event, EventKind
@@ -16,7 +17,6 @@ from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
-from pgtop_tune.secret import Secret
 
 PATIENCE_S = 60
 

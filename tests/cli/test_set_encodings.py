@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from tests.changes.server.test_control import auto_conf

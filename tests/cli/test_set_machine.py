@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.machine.one_change import pool_of
 from pgtop_tune.cli.app import program
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.block_devices import ROOT as MACHINE
 from pgtop_tune.host.sysctl_files import PATH as DROP_IN
 from pgtop_tune.host.system_settings import path_of

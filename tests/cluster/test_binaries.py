@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune import server_packages
+from pgtop_tune.base import server_packages
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.cluster import binaries
 from pgtop_tune.cluster.binaries import WHEEL, Binaries, find, inspect, newest
-from pgtop_tune.errors import ClusterProblem
 
 Install = Callable[..., Path]
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.cluster.configuration import lines
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ClusterProblem
 from tests.support.servers import conninfo
 
 HOSTILE = "it's \\n \"quoted\" # not a comment \\' = x"

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.cluster.dry_start import StartText, dry_start
-from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.instance import ServerPlace
 from tests.support.processes import eventually
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.foreign_directory import ForeignDirectory
 from pgtop_tune.changes.journal import ServerName
 from pgtop_tune.changes.restart import recovery
 from pgtop_tune.cluster import auto_conf, configuration
@@ -20,8 +22,6 @@ from pgtop_tune.cluster.dry_start import StartText, dry_start
 from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.service import StartLog
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import PgtopError
-from pgtop_tune.foreign_directory import ForeignDirectory
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process import guard
 from tests.support.swapping import ACCOUNT, swapping

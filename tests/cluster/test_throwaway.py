@@ -16,9 +16,9 @@ from typing import LiteralString
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.cluster.binaries import Binaries, inspect
 from pgtop_tune.cluster.throwaway import KEPT, Throwaway
-from pgtop_tune.errors import ClusterProblem
 from tests.support.processes import alive, eventually
 from tests.support.quick_server import QUICK
 from tests.support.servers import Servers, conninfo

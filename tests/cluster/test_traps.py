@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.journal import ServerName
 from pgtop_tune.changes.restart import recovery
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import StartText, dry_start
 from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.service import StartLog
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.host.sysctl_files import content
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.recording.index import index_path, known_places

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import RecordingProblem, UsageProblem
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.comparison import Comparison, between_runs, compare
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
 from pgtop_tune.compare.reports.sheets import wait_sheet
@@ -23,7 +25,6 @@ from pgtop_tune.compare.sides.material import FactKind
 from pgtop_tune.compare.sides.opening import open_all
 from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
 from pgtop_tune.compare.statistics.verdicts import NOT_COMPARABLE, TOO_SHORT
-from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
@@ -31,7 +32,6 @@ from pgtop_tune.model.host import DiskSample, HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.run_json import as_json
 from pgtop_tune.model.waits import WaitCount, WaitSample
-from pgtop_tune.safe_text import one_line
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.machine_frames import processes
 from tests.support.relation_frames import relations, table

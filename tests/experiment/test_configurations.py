@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
@@ -19,7 +20,6 @@ from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment import load_run
 from pgtop_tune.experiment.configurations import (
     Configuration,

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
-from pgtop_tune.errors import LoadProblem, UsageProblem
 from pgtop_tune.experiment.load_run import shows_connections
 from pgtop_tune.experiment.load_service import LoadService
 from pgtop_tune.model.bench import LoadSpec, RunState

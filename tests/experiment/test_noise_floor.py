@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.cli.noise_measuring import MeasuredNoise, Shares, as_json, markdown, shares, text
 from pgtop_tune.compare.noise.cells import long_run_variance
 from pgtop_tune.compare.noise.fingerprint import load_fingerprint
@@ -21,7 +22,6 @@ from pgtop_tune.compare.statistics.before_after import Second, difference
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.compare.statistics.runs import run_noise
 from pgtop_tune.compare.statistics.student import t_quantile
-from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.experiment.noise_floor import (
     Floor,
     SecondSeen,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.cli.run_words import markdown, text
@@ -16,7 +17,6 @@ from pgtop_tune.compare.noise.store import NoiseGroup, known_noise, remember
 from pgtop_tune.compare.reports.report import run_sheets
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.statistics.effect import RunSpread
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.repeats import (
     AT_MOST,

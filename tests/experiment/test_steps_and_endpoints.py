@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.housekeeping import STEPS, parse_housekeeping
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.endpoints import EndpointWords, parse_endpoint
 from pgtop_tune.experiment.series import Steps, parse_steps
 from pgtop_tune.model.bench import LoadSpec

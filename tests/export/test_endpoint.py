@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.export import endpoint
 from pgtop_tune.export.endpoint import MOST_CONNECTIONS, PORT, Address, MetricsEndpoint, address, wanted_syntax
 from pgtop_tune.export.openmetrics import Syntax

@@ -7,7 +7,7 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.export import endpoint
 from pgtop_tune.export.catalogue import chosen, exported, for_openmetrics
 from pgtop_tune.export.endpoint import Exposition

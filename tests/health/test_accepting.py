@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
 from pgtop_tune.health.against import Former, only_new
 from pgtop_tune.health.catalogue_conditions import found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
 from pgtop_tune.health.formats.writers import json_lines
 from pgtop_tune.health.judge import judge

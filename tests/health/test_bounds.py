@@ -9,12 +9,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.safe_text import is_plain
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Finding
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.questions import ScopedSettings
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.safe_text import is_plain
 from tests.health.test_fixes_end_findings import again
 from tests.support.health_facts import found, parameter
 from tests.support.made_conditions import PARAMETERS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.health.project_file import ProjectWishes, project_wishes
 from pgtop_tune.health.registry import CHECKS, catalogue, chosen, thresholds
 

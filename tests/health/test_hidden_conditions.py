@@ -16,8 +16,8 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen

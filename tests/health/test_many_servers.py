@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, UsageProblem
 from pgtop_tune.cli import checking_servers
 from pgtop_tune.cli.checking_servers import ServersShown, ServersWanted, check_all, servers_of, worst_status
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, UsageProblem
 from pgtop_tune.health import many
 from pgtop_tune.health.accepting import AcceptedRisk
 from pgtop_tune.health.check import Severity, Unknown

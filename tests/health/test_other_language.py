@@ -12,11 +12,11 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from pgtop_tune.base.errors import NotLetIn, PgtopError
 from pgtop_tune.cli.app import program
 from pgtop_tune.cli.exit_codes import exit_code
 from pgtop_tune.cluster.binaries import WHEEL, Binaries, available
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import NotLetIn, PgtopError
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen

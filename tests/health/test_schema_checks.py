@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from pgtop_tune.base.safe_text import is_plain
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Finding, Language, Severity
-from pgtop_tune.safe_text import is_plain
 from tests.support.made_objects import IN_A_DATABASE, OF_ROLES
 from tests.support.real_check import checked
 from tests.support.servers import MAJORS, conninfo

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import DiskKind, Workload
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.health.check import Check
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.for_people import text_lines

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.units import duration, share, share_of
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.questions import TableState
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.units import duration, share, share_of
 from tests.support.frames import MIB
 from tests.support.health_facts import found, spoilt
 from tests.support.relation_frames import slot

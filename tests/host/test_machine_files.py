@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.host.block_devices import DiskCap, parse_disk_cap
 from pgtop_tune.host.kernel_sections import parse_net_dev, parse_speed
 from pgtop_tune.host.local import LocalHost, read_frequencies

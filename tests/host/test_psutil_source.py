@@ -18,9 +18,9 @@ import psutil
 import pytest
 from msgspec.structs import asdict
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.choice import host_of
 from pgtop_tune.host.local import LocalHost
 from pgtop_tune.host.psutil_rows import NEVER, disk_under, system, whole_disks

@@ -15,11 +15,11 @@ from typing import LiteralString
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ClusterProblem, HostProblem
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.machine.one_change import pool_of
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedSetting
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ClusterProblem, HostProblem
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.system_settings import SYSCTLS, TRANSPARENT, default_page_bytes, live_value, path_of
 from pgtop_tune.model.host import HugePages

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import HostProblem, JournalProblem
 from pgtop_tune.changes.journal import Journal, path_for, read
 from pgtop_tune.changes.machine.control import machine, revert
 from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import ChangeState, HostChange, Terms
 from pgtop_tune.changes.selection import everything
-from pgtop_tune.errors import HostProblem, JournalProblem
 from pgtop_tune.host import sysctl_files
 from tests.host.made_machine import SWAPPINESS, Machine, let_others_enter
 from tests.host.test_setting_sets import ORDERED

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine import one_change as setting_change
 from pgtop_tune.changes.machine.control import HostControl, machine, revert
 from pgtop_tune.changes.model.change import Terms, WantedSetting
-from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host.system_settings import path_of
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.process.revert_watchdog import RevertWatchdog

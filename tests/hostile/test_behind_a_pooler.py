@@ -9,9 +9,9 @@ from typing import Final
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen

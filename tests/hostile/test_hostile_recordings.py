@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.health.against import is_recording
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind

@@ -24,7 +24,7 @@ BOMBS: dict[str, tuple[bytes, bytes, int]] = {
 READ = """
 import resource, sys
 from pathlib import Path
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.recording.reader import RecordingReader
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
 try:

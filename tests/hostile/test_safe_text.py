@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pgtop_tune.safe_text import one_line, pasteable, printable
+from pgtop_tune.base.safe_text import one_line, pasteable, printable
 
 OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 

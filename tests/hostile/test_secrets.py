@@ -13,10 +13,10 @@ import psycopg
 import pytest
 from msgspec import Struct
 
+from pgtop_tune.base.secret import MASK
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.secret import MASK
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support.processes import eventually
 from tests.support.quick_server import quick_server

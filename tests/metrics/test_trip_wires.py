@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.percentiles import ascending, bucket_counts
 from pgtop_tune.metrics.trip_wires import WATCHED, trip_wire

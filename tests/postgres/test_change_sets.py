@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.model.change import (
     ChangeState,
@@ -24,7 +25,6 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules, now_ms
 from pgtop_tune.changes.server.operator_session import OperatorSession
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.postgres.server.own_sessions import LIMITS
 from tests.changes.server.test_control import auto_conf, control_of, settings
 from tests.postgres.conftest import place

@@ -12,9 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.reader import PostgresReader
@@ -22,7 +23,6 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.failures import refused_in_other_words
 from pgtop_tune.postgres.server.refusal import refusal
 from pgtop_tune.postgres.server.sql_session import open_sql_session
-from pgtop_tune.secret import Secret
 from tests.postgres.conftest import place
 from tests.support.locked_server import ask_for_password
 from tests.support.quick_server import quick_server

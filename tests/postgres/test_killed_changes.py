@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.changes.server.test_control import ROOT, auto_conf, settings
 

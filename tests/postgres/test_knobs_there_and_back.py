@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.model.change import ChangeState
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.postgres import Parameter
 from tests.changes.server.test_control import auto_conf, control_of, settings
 from tests.support.servers import MAJORS, conninfo

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.statements import (
@@ -24,7 +25,6 @@ from pgtop_tune.changes.statements import (
 )
 from pgtop_tune.cluster.auto_conf import settings as lines_of
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ServerProblem
 from tests.changes.server.test_control import auto_conf, control_of
 from tests.support.servers import conninfo
 from tests.support.undoing import undo

@@ -8,10 +8,10 @@ import re
 
 import pytest
 
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.foreign_answers import malformed
 from pgtop_tune.changes.server.session_runner import SessionRunner
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import PgtopError
-from pgtop_tune.foreign_answers import malformed
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen

@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.cli.runs import ROOT

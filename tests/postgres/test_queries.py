@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from psycopg import sql as compose
 
+from pgtop_tune.base.safe_text import is_plain
+from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.questions import QUESTIONS
 from pgtop_tune.model.instance import Instance
@@ -51,8 +53,6 @@ from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.server.capabilities import Capabilities
 from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.postgres.server.role_powers import ATTRIBUTES, SUPERUSER
-from pgtop_tune.safe_text import is_plain
-from pgtop_tune.sql_quoting import quoted
 from tests.support.servers import MAJORS, conninfo
 
 

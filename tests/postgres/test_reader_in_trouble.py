@@ -9,8 +9,8 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import (

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from msgspec import defstruct
 
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.statements import COUNTED
 from pgtop_tune.model.statements import StatementTexts

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
 from pgtop_tune.recording.spool import Spool

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.errors import RecordingProblem
+from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.format import KEY_EVERY
 from pgtop_tune.recording.reader import RecordingReader

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.errors import RecordingProblem, UsageProblem
+from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.recording.files import Rotation, parse_rotation
 from pgtop_tune.recording.index import index_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator
 
-from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.engine import Engine

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.runtime.lazy import Lazy
 
 

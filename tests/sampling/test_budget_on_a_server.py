@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pgtop_tune.base.units import UNKNOWN, mean
 from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cli.headless import FIELDS
@@ -27,7 +28,6 @@ from pgtop_tune.model.waits import QUEUE
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages import waits
-from pgtop_tune.units import UNKNOWN, mean
 from tests.support.servers import conninfo
 
 RUN_S = 12

@@ -15,10 +15,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import NotLetIn
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import NotLetIn
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import QPS, TPS
 from pgtop_tune.metrics.waits import wait_profile

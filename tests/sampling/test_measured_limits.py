@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import state_dir
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
 from pgtop_tune.model.setup import Measured, MeasuredLimit
-from pgtop_tune.paths import state_dir
 from pgtop_tune.sampling.measured_limits import NOT_MEASURED, MeasuredLimits, remember, remembered
 from tests.support.frames import frame
 

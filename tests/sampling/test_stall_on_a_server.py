@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.units import ms
 from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cli.live_options import LiveOptions
@@ -31,7 +32,6 @@ from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import Line, text_of
 from pgtop_tune.tui.widgets.time_axis import CHARTED
-from pgtop_tune.units import ms
 from tests.support.recordings import write
 from tests.support.servers import Servers, conninfo
 

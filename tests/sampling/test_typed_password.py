@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import WrongPassword
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
-from pgtop_tune.errors import WrongPassword
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
-from pgtop_tune.secret import Secret
 from tests.support.locked_server import ask_for_password
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers

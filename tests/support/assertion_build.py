@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.cluster.binaries import Binaries, inspect
-from pgtop_tune.errors import ClusterProblem
 from tests.support.servers import STORE, NotAvailable, only_one_at_a_time
 
 GIVEN: Final = "PGTOP_TUNE_ASSERTION_BUILD"

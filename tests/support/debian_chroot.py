@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.cluster.binaries import Binaries, inspect
-from pgtop_tune.errors import ClusterProblem
 
 ORIGIN: Final = "Debian experimental"
 

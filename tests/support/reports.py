@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Severity, Unknown
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.model.setup import MeasuredLimit

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from textual.events import Paste
 from textual.pilot import Pilot
 
+from pgtop_tune.base.errors import PgtopError, ServerProblem
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     ChangeState,
@@ -21,7 +22,6 @@ from pgtop_tune.changes.model.change import (
     Terms,
     WantedParameter,
 )
-from pgtop_tune.errors import PgtopError, ServerProblem
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.model.frame import Frame

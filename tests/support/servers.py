@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.cluster.binaries import WHEEL, Binaries, available, inspect
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ClusterProblem
 from tests.support import debian_chroot
 from tests.support.quick_server import quick_server
 

@@ -12,7 +12,7 @@ from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.widgets import Input, Label
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.waits import QUEUE
 from pgtop_tune.tui import palette
 from pgtop_tune.tui.palette import DEFAULT, PaletteTheme, choose, load_themes, shipped_themes

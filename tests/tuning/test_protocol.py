@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.errors import JournalProblem, UsageProblem
+from pgtop_tune.base.errors import JournalProblem, UsageProblem
 from pgtop_tune.experiment.prediction import Prediction
 from pgtop_tune.tuning.ablation import Fate
 from pgtop_tune.tuning.engines import registry

@@ -14,8 +14,8 @@ from pgtop_tune.advice.plan import (
     autovacuum_workers,
     most_connections,
 )
+from pgtop_tune.base.units import MB, about, as_set, memory
 from pgtop_tune.metrics import memory_rule
-from pgtop_tune.units import MB, about, as_set, memory
 
 
 def shared_buffers(facts: AdviceFacts, plan: MemoryPlan) -> Advice:

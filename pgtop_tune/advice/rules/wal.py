@@ -8,8 +8,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice, AdviceFacts
+from pgtop_tune.base.units import GB, MB, about, as_set, memory
 from pgtop_tune.model.parameter_values import parse
-from pgtop_tune.units import GB, MB, about, as_set, memory
 
 _HEADROOM: Final = 1.2
 _MOST_OF_DISK: Final = 0.6

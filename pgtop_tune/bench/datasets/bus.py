@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import LoadProblem
+from pgtop_tune.base.errors import LoadProblem
 
 VERSION: Final = 1
 """Of the tables and the arithmetic; another one makes other tables."""

@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
+from pgtop_tune.base.errors import LoadProblem, ServerProblem
+from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.datasets.bus import BusPlan, chunk_statements, statements
 from pgtop_tune.bench.datasets.pgbench_tables import Initialised
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch, Tell
 from pgtop_tune.bench.datasets.recognise import recognise_bus
 from pgtop_tune.bench.ports import SqlSession
-from pgtop_tune.errors import LoadProblem, ServerProblem
-from pgtop_tune.foreign_answers import decodes
 
 OpenSqlSession = Callable[[], Awaitable[SqlSession]]
 """Opens a session on the server."""

@@ -15,16 +15,16 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import LoadProblem, ServerProblem
+from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.base.units import size
 from pgtop_tune.bench.argv import endpoint_words
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.messages import BoundedText, LineSplitter, hint_for, last_words
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, environment, safe_path, unlimited, with_settings
 from pgtop_tune.bench.run_directory import RunDirectory, base_directory, sweep, unused_name
-from pgtop_tune.errors import LoadProblem, ServerProblem
-from pgtop_tune.foreign_answers import decodes
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
-from pgtop_tune.units import size
 
 SPARE: Final = 1.1
 """For what an estimate does not know: sorting, free space maps, other tables that grow."""

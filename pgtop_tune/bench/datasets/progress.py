@@ -15,9 +15,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.ports import SqlSession
-from pgtop_tune.errors import PgtopError
-from pgtop_tune.foreign_answers import decodes
 
 
 class StepPace(Struct, frozen=True):

@@ -11,12 +11,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.base.owner_trust import ME, real_owner, trusted
+from pgtop_tune.base.units import count, size
 from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, rows_of
 from pgtop_tune.bench.ports import SqlSession
-from pgtop_tune.errors import LoadProblem
-from pgtop_tune.foreign_answers import decodes
-from pgtop_tune.owner_trust import ME, real_owner, trusted
-from pgtop_tune.units import count, size
 
 ACCOUNTS_PER_SCALE: Final = 100_000
 

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, NotLetIn, PgtopError
+from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
 from pgtop_tune.changes.journal import Journal, JournalText, journals, owed_bytes, read, read_all, write_owed
 from pgtop_tune.changes.machine.change_set import guard_machine_set
@@ -29,10 +31,8 @@ from pgtop_tune.changes.model.pending_set import Holder, PendingSet, outlived_lo
 from pgtop_tune.changes.ports import AdoptedSet
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import now_ms
-from pgtop_tune.errors import ConnectionProblem, JournalProblem, NotLetIn, PgtopError
 from pgtop_tune.process.process_key import own_key
 from pgtop_tune.runtime.running_experiments import running_experiments
-from pgtop_tune.units import wall_clock
 
 
 def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> None:

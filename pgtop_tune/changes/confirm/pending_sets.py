@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.changes.deadlines import sleep_until
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled, value_before
-from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.process.boot_clock import boot_clock_s

@@ -20,12 +20,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import HostProblem
+from pgtop_tune.base.paths import NotOurs, check_own_directory, read_own, replacing
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.model.change import HostChange
-from pgtop_tune.errors import HostProblem
-from pgtop_tune.paths import NotOurs, check_own_directory, read_own, replacing
 from pgtop_tune.process.process_key import ProcessKey, boot_id, own_key
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.units import wall_clock
 
 DIRECTORY: Final = "run/pgtop-tune"
 GRACE_S: Final = 10.0

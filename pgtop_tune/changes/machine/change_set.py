@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT, guard_within_s
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine.announcements import Announcements
 from pgtop_tune.changes.machine.one_change import Intent, make, take_back, taken
 from pgtop_tune.changes.model.change import HostChange, WantedSetting
-from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.host.system_settings import ALONG
 from pgtop_tune.process.handed_on import environment
 from pgtop_tune.process.own_program import own_argv

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import HostProblem, JournalProblem, PgtopError
 from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import (
     HeldSet,
@@ -37,7 +38,6 @@ from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, 
 from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
 from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, pending_sets
 from pgtop_tune.changes.selection import everything, of_set, overdue
-from pgtop_tune.errors import HostProblem, JournalProblem, PgtopError
 from pgtop_tune.host.block_devices import ROOT, Disk, carriers, disks
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.machine_setup import MachineFacts, machine_facts

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.journal import read_all
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.ports import MachineControl
 from pgtop_tune.changes.selection import goes_before_server
-from pgtop_tune.errors import PgtopError
 
 
 def is_of_machine_only(set_id: str, directory: Path | None, copies: Iterable[bytes] = ()) -> bool:

@@ -17,12 +17,13 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import HostProblem, JournalProblem, UsageProblem
+from pgtop_tune.base.units import MB, about
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine.announcements import Announcements, check_free, orphans_of, touched
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.changes.model.deadline import NO_DEADLINE
-from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS
 from pgtop_tune.host.kernel_text import read_once
@@ -41,7 +42,6 @@ from pgtop_tune.host.system_settings import (
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.machine import SystemSetting
-from pgtop_tune.units import MB, about
 
 # The number of huge pages that the kernel granted of those requested. Source:
 # Documentation/admin-guide/mm/hugetlbpage.rst.

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, PgtopError
 from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange, WantedParameter, WantedSetting
-from pgtop_tune.errors import ConnectionProblem, PgtopError
 
 
 class Refusal(Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
@@ -33,7 +34,6 @@ from pgtop_tune.changes.start.values import AT_START, values_after
 from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.cluster.managing import PATRONI
 from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run
-from pgtop_tune.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 

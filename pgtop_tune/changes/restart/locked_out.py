@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem
 from pgtop_tune.changes.journal import Journal, path_for, read
 from pgtop_tune.changes.model.change import ParameterChange, ScopeKind
 from pgtop_tune.changes.restart.offline import restore
@@ -23,7 +24,6 @@ from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.server.way_in import decides
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import pid_of
-from pgtop_tune.errors import ClusterProblem, ConnectionProblem
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.way_in import OPTIONS

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ClusterProblem
+from pgtop_tune.base.paths import NotOurs, read_own
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind
 from pgtop_tune.changes.server.markers import is_marker, marker_name
 from pgtop_tune.changes.server.one_change import is_ours
 from pgtop_tune.changes.statements import out_of_order, same
 from pgtop_tune.cluster import auto_conf
-from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.paths import NotOurs, read_own
 
 
 def restore(place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:

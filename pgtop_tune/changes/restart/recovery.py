@@ -22,6 +22,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, read_all
 from pgtop_tune.changes.model.change import ParameterChange, ScopeKind
 from pgtop_tune.changes.restart.offline import in_file, restore, restore_copy
@@ -32,7 +33,6 @@ from pgtop_tune.changes.start.places import language_of
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import BELONGS, listening, pid_of
 from pgtop_tune.cluster.service import StartLog, run
-from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.process.mount_namespace import directory_at, stat_of

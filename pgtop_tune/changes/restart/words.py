@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.cluster.service import LogPiece
 from pgtop_tune.postgres.log_entries import LogEntry, log_entries
 from pgtop_tune.postgres.log_language import ENGLISH, LogLanguage
-from pgtop_tune.secret import without_secrets
 
 _LOG_LINES: Final = 12
 _ENDED: Final = re.compile("database system is shut down")

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, ServerProblem
+from pgtop_tune.base.secret import without_secrets
+from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import Refusal, RevertOutcome
@@ -43,10 +46,7 @@ from pgtop_tune.changes.server.way_in import check_after, check_value_back, logi
 from pgtop_tune.changes.start.places import included_line
 from pgtop_tune.changes.statements import same
 from pgtop_tune.cluster.auto_conf import FILE_NAME
-from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.secret import without_secrets
-from pgtop_tune.sql_quoting import quoted
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession

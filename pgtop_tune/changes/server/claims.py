@@ -28,6 +28,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import PendingElsewhere, PgtopError, ServerProblem
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.journal import Journal, read_all
 from pgtop_tune.changes.model.change import Scope, ScopeKind
 from pgtop_tune.changes.server.markers import (
@@ -42,10 +45,7 @@ from pgtop_tune.changes.server.markers import (
     stored_markers,
 )
 from pgtop_tune.changes.statements import said, statement
-from pgtop_tune.errors import PendingElsewhere, PgtopError, ServerProblem
 from pgtop_tune.metrics.setting_risks import risk_of
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.units import wall_clock
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession

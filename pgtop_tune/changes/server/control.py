@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import JournalProblem, PendingElsewhere, ServerProblem, UnsafeChange
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, held_set, lines_of, path_for, read_all
 from pgtop_tune.changes.model.change import (
@@ -54,12 +56,10 @@ from pgtop_tune.changes.server.unread_files import changed_rule_files, unread_li
 from pgtop_tune.changes.start.places import check_auto_conf, find_place, note_place
 from pgtop_tune.changes.start.trial import StartTrials
 from pgtop_tune.changes.statements import statement
-from pgtop_tune.errors import JournalProblem, PendingElsewhere, ServerProblem, UnsafeChange
 from pgtop_tune.model.instance import Kin, ServerPlace
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.secret import without_secrets
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.answer_shape import check_shape
+from pgtop_tune.base.errors import ServerProblem
+from pgtop_tune.base.foreign_answers import check_shape
 from pgtop_tune.changes.journal import Journal, JournalCopy, JournalText, ServerName, path_for, read_all
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.start.places import check_directory, postmaster_pid
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
 from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql

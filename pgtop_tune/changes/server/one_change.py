@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
@@ -29,11 +31,9 @@ from pgtop_tune.changes.statements import (
     same,
     values_after_reset,
 )
-from pgtop_tune.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.secret import without_secrets
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession

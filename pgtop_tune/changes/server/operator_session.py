@@ -18,14 +18,16 @@ import psycopg
 from msgspec.structs import replace
 from psycopg.rows import dict_row
 
-from pgtop_tune.answer_shape import check_shape
+from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, ServerProblem
+from pgtop_tune.base.foreign_answers import check_shape
+from pgtop_tune.base.sql_quoting import composed, identifier, literal, quoted
+from pgtop_tune.base.start_options import with_settings
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.changes.server.instances import seen
 from pgtop_tune.changes.server.markers import is_marker
 from pgtop_tune.changes.start.places import ELSEWHERE
 from pgtop_tune.changes.statements import STORED, statement
 from pgtop_tune.cluster.auto_conf import FILE_NAME
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, ServerProblem
 from pgtop_tune.model.parameter_values import has_own_value
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres import queries
@@ -45,8 +47,6 @@ from pgtop_tune.postgres.server.libpq import CONNECT_TIMEOUT_S, connect
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import AT_START, pin, unpinned
 from pgtop_tune.postgres.server.way_in import attempts, login_problem
-from pgtop_tune.sql_quoting import composed, identifier, literal, quoted
-from pgtop_tune.start_options import with_settings
 
 CONTROL_NAME: Final = f"{APPLICATION_NAME} control"
 _ATTEMPTS: Final = 20

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.base.errors import JournalProblem
 from pgtop_tune.changes.journal import HeldSet, JournalText, ServerName, path_for, read, read_all
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.selection import of_set
 from pgtop_tune.changes.server.instances import ServerJournals, find_journals
 from pgtop_tune.changes.server.markers import restoring_sql
-from pgtop_tune.errors import JournalProblem
 from pgtop_tune.model.instance import Kin
 
 if TYPE_CHECKING:

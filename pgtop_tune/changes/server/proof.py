@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.model.change import ParameterChange, Proof, Scope, ScopeKind
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import STORED, said, same
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions

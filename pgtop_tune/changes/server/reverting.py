@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
 from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT, guard_within_s
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read, read_all
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope, ScopeKind
@@ -25,7 +26,6 @@ from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
 from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.statements import same, statement
-from pgtop_tune.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import PlainWords

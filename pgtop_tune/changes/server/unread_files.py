@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.metrics.setting_risks import RISKS, risk_of
 from pgtop_tune.metrics.value_risks import ValueRisk
 from pgtop_tune.model.parameter_values import parse, parse_bool

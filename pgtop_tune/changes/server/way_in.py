@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.base.errors import ConnectionProblem, LockedOut, NoAnswer, NotReady, ServerProblem
 from pgtop_tune.changes.model.change import ParameterChange, Scope, WantedParameter
 from pgtop_tune.changes.statements import elements, list_fault
-from pgtop_tune.errors import ConnectionProblem, LockedOut, NoAnswer, NotReady, ServerProblem
 from pgtop_tune.metrics.setting_risks import RISKS, risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.postgres import Parameter

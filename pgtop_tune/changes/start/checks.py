@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import GB, about
 from pgtop_tune.changes.model.restart import RestartCheck, RestartVerdict
 from pgtop_tune.changes.start.values import ValuesAfter
 from pgtop_tune.changes.statements import elements
@@ -18,7 +19,6 @@ from pgtop_tune.cluster.dry_start import DryStart
 from pgtop_tune.metrics.memory_rule import MemoryUse, work_mem_ceiling_bytes
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
-from pgtop_tune.units import GB, about
 
 AS_ON_PRIMARY: Final = (
     "max_connections",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
@@ -21,7 +22,6 @@ from pgtop_tune.changes.statements import as_written, elements
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start, missing
 from pgtop_tune.cluster.service import run
-from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.memory_files import parse_meminfo, with_pools

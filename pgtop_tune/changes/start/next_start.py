@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.service import groups_of
-from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.model.parameter_values import parse, parse_bool, unit_bytes
 from pgtop_tune.process.mount_namespace import stat_of

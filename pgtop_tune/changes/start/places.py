@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ClusterProblem, JournalProblem, ServerProblem
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ScopeKind
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.managing import here, managed
 from pgtop_tune.cluster.postmaster import Postmaster, look
-from pgtop_tune.errors import ClusterProblem, JournalProblem, ServerProblem
 from pgtop_tune.host.locality import local_postmaster
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import ServerPlace

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.base.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.changes.model.change import ScopeKind, WantedParameter
 from pgtop_tune.changes.model.restart import RestartVerdict
 from pgtop_tune.changes.start.checks import FILES, checks
@@ -25,7 +26,6 @@ from pgtop_tune.changes.start.facts import (
 from pgtop_tune.changes.start.next_start import PASSPHRASE, NextStart, next_start
 from pgtop_tune.changes.start.rules import PARAMETERS, refusal_by_rules
 from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start
-from pgtop_tune.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.model.parameter_values import check_value, parse_bool

@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse, unit_bytes
 from pgtop_tune.model.postgres import Parameter
 

@@ -10,13 +10,13 @@ from typing import Annotated, Final
 
 import typer
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.run import RunFormat
 from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory
 from pgtop_tune.cli.commands.set import for_seconds
 from pgtop_tune.cli.connecting import ConnectionOptions
 from pgtop_tune.cli.load_options import LOAD, Clients, ProtocolChoice, Rate, Threads
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.model.statement_plan import PlannedBy
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from pgtop_tune.base.errors import LoadProblem, RecordingProblem, UsageProblem
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import Format, ProfilesDirectory, TableFormat
 from pgtop_tune.cli.commands.compare import As, FailIf, UnderTest, print_comparisons, tell_outcome
 from pgtop_tune.cli.connecting import ConnectionOptions, ConnectionWords
 from pgtop_tune.cli.options import register
-from pgtop_tune.errors import LoadProblem, RecordingProblem, UsageProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

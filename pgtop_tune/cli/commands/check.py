@@ -203,11 +203,11 @@ def check(
     pgtop-tune check --services 'prod-*' --format json  ·
     pgtop-tune check --host-memory 64GB --host-cpus 16 --disk network -h db1 bench
     """
+    from pgtop_tune.base.errors import UsageProblem
     from pgtop_tune.cli.checking import checked, watched
     from pgtop_tune.cli.commands.set import for_seconds
     from pgtop_tune.cli.exit_codes import ExitCode
     from pgtop_tune.cli.output import say_whole, whole, write_for_programs
-    from pgtop_tune.errors import UsageProblem
     from pgtop_tune.health.check import Severity
     from pgtop_tune.health.formats.writers import WRITERS, Wish
     from pgtop_tune.health.project_file import ProjectWishes, project_wishes
@@ -264,7 +264,7 @@ def _told(memory: str, cpus: int | None, disk: options.DiskWord | None, profile:
         UsageProblem: A size that is none, or memory without CPUs.
     """
     from pgtop_tune.advice.facts import DiskKind, Workload
-    from pgtop_tune.errors import UsageProblem
+    from pgtop_tune.base.errors import UsageProblem
     from pgtop_tune.health.told import Told
     from pgtop_tune.model.parameter_values import parse
 

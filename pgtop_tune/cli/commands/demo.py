@@ -13,10 +13,10 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.output import not_stdout, say, tell
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:

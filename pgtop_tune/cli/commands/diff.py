@@ -118,8 +118,8 @@ def _side(side: str, no_password: bool, *, is_another: bool = False) -> _Side:
 
 
 def _recorded(path: Path) -> _Side:
+    from pgtop_tune.base.errors import RecordingProblem
     from pgtop_tune.cli.machine_rows import settings_of
-    from pgtop_tune.errors import RecordingProblem
     from pgtop_tune.metrics import sections
     from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
     from pgtop_tune.recording.reader import RecordingReader

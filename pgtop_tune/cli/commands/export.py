@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import new_file as make
+from pgtop_tune.base.paths import remove
 from pgtop_tune.cli.output import write_for_programs
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.paths import new_file as make
-from pgtop_tune.paths import remove
 from pgtop_tune.recording.outlet import is_stream
 
 if TYPE_CHECKING:
@@ -140,10 +140,10 @@ def _format_of(output: Path | None) -> ExportFormat:
 def _span(reader: RecordingReader, since: str, until: str, every: str | None) -> TimeSpan:
     from msgspec.structs import replace
 
+    from pgtop_tune.base.units import duration
     from pgtop_tune.export.catalogue import TimeSpan
     from pgtop_tune.recording.reader import without_frames
     from pgtop_tune.runtime.window import Timeline, moment, seconds
-    from pgtop_tune.units import duration
 
     first = next((frame for _, frame in reader.frames()), None)
     if first is None:

@@ -127,10 +127,10 @@ def advise(
     pgtop-tune advise --profile olap --group memory --format sql -d bench  ·
     pgtop-tune advise --group os -d bench
     """
+    from pgtop_tune.base.errors import UsageProblem
     from pgtop_tune.cli.advice import MACHINE_WRITERS, WRITERS, facts_lines
     from pgtop_tune.cli.machine_rows import GROUP, machine_rows
     from pgtop_tune.cli.output import say, write_for_programs
-    from pgtop_tune.errors import UsageProblem
 
     of_machine = group.lower() == GROUP or (format is AdviceFormat.SYSCTL and not group)
     if format.value not in (MACHINE_WRITERS if of_machine else WRITERS):

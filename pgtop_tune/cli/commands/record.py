@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.runtime.ports import Step
-from pgtop_tune.safe_text import one_line
 
 if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
@@ -137,13 +137,13 @@ async def _record(
     quiet: bool,
     numbers: FrameSink | None,
 ) -> int:
+    from pgtop_tune.base.errors import ConnectionProblem, PasswordNeeded, RecordingProblem
     from pgtop_tune.changes.confirm.orphans import pending_looked_after
     from pgtop_tune.cli.allocator import give_back
     from pgtop_tune.cli.connecting import ask_password, can_ask
     from pgtop_tune.cli.headless import LinePrinter, run_engine
     from pgtop_tune.cli.output import say, tell
     from pgtop_tune.cli.wiring import LiveSession
-    from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, RecordingProblem
     from pgtop_tune.recording.outlet import is_stdout
 
     conninfo = resolving.answer()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
-from pgtop_tune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from pgtop_tune.recording.spool import Spool

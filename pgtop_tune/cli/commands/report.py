@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.commands.compare import UnderTest
-from pgtop_tune.errors import UsageProblem
 
 _SUFFIXES = (".html", ".md")
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.output import say
-from pgtop_tune.errors import PgtopError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,7 +148,7 @@ def _selected(last: bool, all_changes: bool, set_id: str, to: str, overdue: bool
 
 
 def _check_one_at_most(*words: bool | str) -> None:
-    from pgtop_tune.errors import UsageProblem
+    from pgtop_tune.base.errors import UsageProblem
 
     if sum(map(bool, words)) > 1:
         raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "pass one of them")
@@ -162,7 +162,7 @@ def _check_there(directory: Path | None, copies: Sequence[bytes]) -> None:
     """
     import os
 
-    from pgtop_tune.errors import JournalProblem
+    from pgtop_tune.base.errors import JournalProblem
 
     if directory is not None and not copies and not os.path.lexists(directory):
         raise JournalProblem(
@@ -172,9 +172,9 @@ def _check_there(directory: Path | None, copies: Sequence[bytes]) -> None:
 
 def _unknown(set_id: str, directory: Path | None) -> PgtopError | None:
     """Return a problem for a set that no journal has, in force or not; None where one has it, or may have it."""
+    from pgtop_tune.base.errors import JournalProblem
+    from pgtop_tune.base.paths import journal_dir
     from pgtop_tune.changes.journal import read_all
-    from pgtop_tune.errors import JournalProblem
-    from pgtop_tune.paths import journal_dir
 
     found = read_all(directory)
     if not set_id or set_id in found.ids or found.problems:
@@ -211,7 +211,7 @@ def _moment_ms(text: str) -> int:
     """
     from datetime import datetime, time, timedelta
 
-    from pgtop_tune.errors import UsageProblem
+    from pgtop_tune.base.errors import UsageProblem
 
     now = datetime.now()
     try:
@@ -226,10 +226,10 @@ def _moment_ms(text: str) -> int:
 
 
 def _list(directory: Path | None) -> int:
+    from pgtop_tune.base.paths import journal_dir
     from pgtop_tune.changes.journal import read_all
     from pgtop_tune.cli.exit_codes import ExitCode
     from pgtop_tune.cli.reverting import tell_of_damage
-    from pgtop_tune.paths import journal_dir
 
     usable, found = tell_of_damage(directory), 0
     for path, text in read_all(directory).texts.items():
@@ -356,11 +356,11 @@ def _revert(
 
 async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> None:
     """Pending sets of others, and the machine's halves of those that were overdue."""
+    from pgtop_tune.base.errors import ConnectionProblem
     from pgtop_tune.changes.confirm.orphans import leave_watchdogs
     from pgtop_tune.changes.machine.control import HostControl
     from pgtop_tune.changes.server.control import PostgresControl
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.errors import ConnectionProblem
 
     control = PostgresControl(conninfo, directory=directory)
     with suppress(ConnectionProblem):
@@ -399,6 +399,7 @@ def _taken_back(
 
     from msgspec.structs import replace
 
+    from pgtop_tune.base.errors import ConnectionProblem, LockedOut, NoAnswer, NotLetIn, PasswordNeeded, WrongPassword
     from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
     from pgtop_tune.changes.journal import read_all
     from pgtop_tune.changes.model.change_set import Refusal, RevertOutcome
@@ -411,7 +412,6 @@ def _taken_back(
     from pgtop_tune.cli.output import tell
     from pgtop_tune.cli.restarting import policy_for, restart_after_reverting
     from pgtop_tune.cli.signals import run_until_signalled
-    from pgtop_tune.errors import ConnectionProblem, LockedOut, NoAnswer, NotLetIn, PasswordNeeded, WrongPassword
 
     written: list[frozenset[str]] = []
 

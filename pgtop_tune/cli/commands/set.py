@@ -90,11 +90,11 @@ def set_parameters(
     pgtop-tune set max_wal_size=16GB min_wal_size=4GB --reason "fewer checkpoints" --dry-run -d bench  ·
     pgtop-tune set vm.nr_hugepages=2130 huge_pages=on --dry-run -d bench
     """
+    from pgtop_tune.base.errors import UsageProblem
     from pgtop_tune.changes.model.change import SYSTEM
     from pgtop_tune.cli.assignments import scope_of, wanted
     from pgtop_tune.cli.changing import ChangeRequest
     from pgtop_tune.cli.machine_half import check_machine_options, split_words
-    from pgtop_tune.errors import UsageProblem
 
     whom = scope_of(scope)
     if scope != "system" and restart:
@@ -142,11 +142,11 @@ def reset_parameters(
 
     Examples: pgtop-tune reset max_wal_size -d bench  ·  pgtop-tune reset work_mem --scope role=reports --dry-run
     """
+    from pgtop_tune.base.errors import UsageProblem
     from pgtop_tune.changes.model.change import WantedParameter
     from pgtop_tune.cli.assignments import checked_name, scope_of
     from pgtop_tune.cli.changing import ChangeRequest
     from pgtop_tune.cli.machine_half import split_names
-    from pgtop_tune.errors import UsageProblem
 
     whom = scope_of(scope)
     if whom is None:
@@ -175,10 +175,10 @@ def reset_parameters(
 
 
 def _take_over(words: ConnectionWords, *, restart: bool, yes: bool, anyway: bool, dry_run: bool) -> int:
+    from pgtop_tune.base.errors import UsageProblem
     from pgtop_tune.cli.looking import let_in
     from pgtop_tune.cli.restarting import take_over
     from pgtop_tune.cli.signals import run_until_signalled
-    from pgtop_tune.errors import UsageProblem
 
     if not restart:
         raise UsageProblem("nothing to set", "as in max_wal_size=4GB; --restart alone applies pending parameters")
@@ -214,7 +214,7 @@ def for_seconds(text: str, option: str = "--for") -> float | None:
     Raises:
         UsageProblem: It is no time, or none to wait for.
     """
-    from pgtop_tune.errors import UsageProblem
+    from pgtop_tune.base.errors import UsageProblem
     from pgtop_tune.runtime.window import seconds
 
     if not text:

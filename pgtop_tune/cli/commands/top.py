@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionWords
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:

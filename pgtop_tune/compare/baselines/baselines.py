@@ -22,7 +22,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune import paths
+from pgtop_tune.base import paths
+from pgtop_tune.base.errors import RecordingProblem, UsageProblem
+from pgtop_tune.base.paths import replacing
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Earlier
 from pgtop_tune.compare.figure_rows import figure_of
@@ -33,11 +36,8 @@ from pgtop_tune.compare.sides.from_records import SERIES, records_in
 from pgtop_tune.compare.sides.material import ComparedRun, Fact, FactKind, Material
 from pgtop_tune.compare.sides.opening import is_records, open_material
 from pgtop_tune.compare.statistics.change_points import ChangePoint, change_points
-from pgtop_tune.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.run_result import RunVerdict
-from pgtop_tune.paths import replacing
-from pgtop_tune.safe_text import one_line
 
 FORMAT: Final = "pgtop-tune-baseline/1"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

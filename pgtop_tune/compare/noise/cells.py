@@ -15,6 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.figure_rows import figure_of
 from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerprint
 from pgtop_tune.compare.noise.store import FIGURES, SHORTEST_S, NoiseGroup, group_of
@@ -26,7 +27,6 @@ from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, long_run_v
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.compare.statistics.runs import CONFIDENCE, RunNoise, run_noise
 from pgtop_tune.compare.statistics.student import t_quantile
-from pgtop_tune.safe_text import one_line
 
 _MOST_RUNS: Final = 200
 _LAST_SECOND_S: Final = 1.5

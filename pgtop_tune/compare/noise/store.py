@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune import paths
+from pgtop_tune.base import paths
 from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerprint
 from pgtop_tune.compare.sides.material import Material
 from pgtop_tune.compare.statistics.effect import RunSpread

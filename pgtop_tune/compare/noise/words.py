@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pgtop_tune import units
+from pgtop_tune.base import units
 from pgtop_tune.compare.noise.store import KnownNoise
 
 

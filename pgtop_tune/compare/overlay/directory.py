@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
 
 if TYPE_CHECKING:
     from pgtop_tune.compare.overlay.curves import OverlayCurves, OverlayEntry

@@ -6,12 +6,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from pgtop_tune.base.units import age
 from pgtop_tune.compare.overlay.curves import Curve, Overlay, OverlayCurves, OverlayRun, Placed
 from pgtop_tune.metrics.load import CLIENT_TPS, P99, run_of
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.units import age
 
 DAY_MS: Final = 86_400_000
 Between = Callable[[float, float], Sequence[tuple[float, float]]]

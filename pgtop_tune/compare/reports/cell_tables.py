@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.noise.cells import CellOfRuns
 from pgtop_tune.compare.reports.tables import MISSING, Table
-from pgtop_tune.safe_text import one_line
 
 _TITLE = 60
 _NOTE = 300

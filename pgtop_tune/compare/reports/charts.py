@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune import units
-from pgtop_tune.safe_text import printable
+from pgtop_tune.base import units
+from pgtop_tune.base.safe_text import printable
 
 WIDTH: Final = 860
 HEIGHT: Final = 200

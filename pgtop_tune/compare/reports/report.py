@@ -7,7 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, Spreads, compare
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
@@ -32,7 +33,6 @@ from pgtop_tune.compare.words import signed
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.run_result import RunVerdict
-from pgtop_tune.safe_text import one_line
 
 # Tables of runs in the usual layouts: loads across, endpoints down, clients down, statements, a search.
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Phase
 from pgtop_tune.compare.reports.statement_cells import (
@@ -25,7 +26,6 @@ from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import blocks_needed
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.run_result import RunVerdict
-from pgtop_tune.safe_text import one_line
 
 MOST_EVENTS: Final = 40
 _CELL: Final = 60

@@ -7,11 +7,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare import words
 from pgtop_tune.compare.statement_rows import ENOUGH_CALLS, SAME_MIX_TITLE, SHOWN, StatementComparison
 from pgtop_tune.compare.statistics.effect import Effect, Verdict
-from pgtop_tune.safe_text import one_line
 
 _NAME: Final = 60
 _TIMES: Final = 9.0

@@ -8,11 +8,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.metrics.load import P99, Quantile
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.run_result import RunResult
-from pgtop_tune.safe_text import one_line
 
 MISSING: Final = "-"
 _ESCAPED: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\|`["} | {"<": "&lt;"})

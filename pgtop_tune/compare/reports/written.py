@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from pgtop_tune.base.safe_text import printable
 from pgtop_tune.compare.comparison import Comparison, Phase
 from pgtop_tune.compare.condition import Judged
 from pgtop_tune.compare.figure_rows import FigureRow
@@ -17,7 +18,6 @@ from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import Effect
 from pgtop_tune.model.run_json import plain
-from pgtop_tune.safe_text import printable
 
 FORMAT: Final = "pgtop-tune-comparison/1"
 _ESCAPED: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|#"} | {"<": "&lt;", ">": "&gt;"})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.compare.sides.figures import disks_by_role
 from pgtop_tune.compare.sides.material import ComparedRun, Fact, FactKind
 from pgtop_tune.metrics import sections
@@ -18,7 +19,6 @@ from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample
 from pgtop_tune.model.postgres import ParameterSample, ServerFacts
 from pgtop_tune.model.relations import FIRST_USER_OID, RelationSample, TableCounters
 from pgtop_tune.model.setup import MachineSetup
-from pgtop_tune.secret import without_secrets
 
 MACHINE: Final = "machine"
 SYSTEM: Final = "system"

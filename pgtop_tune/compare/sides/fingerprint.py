@@ -9,11 +9,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.contracts import Varied, fitting, may_vary
 from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS, TOOL
 from pgtop_tune.compare.sides.material import FactKind, Material
-from pgtop_tune.errors import UsageProblem
 
 AS_SHIPPED: Final = "as shipped"
 """Of a parameter that a record of a run does not tell, because nobody had set it."""

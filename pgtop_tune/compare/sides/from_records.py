@@ -11,6 +11,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import RecordingProblem
+from pgtop_tune.base.paths import opened
+from pgtop_tune.base.units import size
 from pgtop_tune.compare.reports.tables import connected_clients
 from pgtop_tune.compare.sides.facts import (
     DATA,
@@ -25,16 +28,13 @@ from pgtop_tune.compare.sides.facts import (
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS
 from pgtop_tune.compare.sides.gathered import Gathered
 from pgtop_tune.compare.sides.material import ComparedRun, DatasetMade, Fact, FactKind, LoadKey, Material, Summary
-from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.bench import LoadSpec, RunState
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, RunVerdict
 from pgtop_tune.model.setup import MachineSetup
-from pgtop_tune.paths import opened
 from pgtop_tune.recording.codec import codec_for
-from pgtop_tune.units import size
 
 SERIES: Final = "pgtop-tune-series/1"
 MOST_BYTES: Final = 256 * 1024 * 1024

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pgtop_tune import units
+from pgtop_tune.base import units
 from pgtop_tune.compare.sides.gathered import Gathered
 from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.metrics.run_validity import why_no_reference

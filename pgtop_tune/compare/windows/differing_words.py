@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare import words
 from pgtop_tune.compare.reports.sheets import (
     Sheet,
@@ -18,7 +19,6 @@ from pgtop_tune.compare.reports.sheets import (
 )
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.windows.differing import Differing, ToldChange, WindowComparison
-from pgtop_tune.safe_text import one_line
 
 _HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")
 _NAME: Final = 60

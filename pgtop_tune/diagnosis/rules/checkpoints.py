@@ -6,6 +6,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
+from pgtop_tune.base.units import duration, with_ms
 from pgtop_tune.diagnosis.chains import INSERTING, WRITING, wal_bytes_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
@@ -14,7 +15,6 @@ from pgtop_tune.diagnosis.wording import told
 from pgtop_tune.metrics import checkpoints, sections, server
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
-from pgtop_tune.units import duration, with_ms
 
 _SEEN_S: Final = 300.0
 _OFTEN: Final = 0.5

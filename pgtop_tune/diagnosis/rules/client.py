@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import Hit, Rule
@@ -18,7 +19,6 @@ from pgtop_tune.metrics import host_places, pooler, sections, server
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION
 from pgtop_tune.metrics.client_bound import DEMAND
 from pgtop_tune.model.waits import LOAD_APPLICATION
-from pgtop_tune.units import count, with_ms
 
 _CONNECTS: Final = 10.0
 _PER_TRANSACTION: Final = 0.1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.units import number, with_ms
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms
 from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
@@ -12,7 +13,6 @@ from pgtop_tune.diagnosis.rules.client import turn_owner
 from pgtop_tune.diagnosis.rules.statements import TIME, statement_clause
 from pgtop_tune.diagnosis.wording import told
 from pgtop_tune.metrics import host, host_details, host_places, sections
-from pgtop_tune.units import number, with_ms
 
 _QUEUE: Final = 0.10
 _LONG_QUEUE: Final = 0.25

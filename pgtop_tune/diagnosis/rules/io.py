@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
+from pgtop_tune.base.units import count, size, with_ms
 from pgtop_tune.diagnosis.chains import read_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
@@ -16,7 +17,6 @@ from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.metrics.io import io_rates
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters
-from pgtop_tune.units import count, size, with_ms
 
 _SLOW_READ_MS: Final = 0.05
 _CACHED_MS: Final = 0.02

@@ -6,6 +6,7 @@ from itertools import pairwise
 from math import inf
 from typing import Final
 
+from pgtop_tune.base.units import count, duration, size
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
@@ -16,7 +17,6 @@ from pgtop_tune.metrics.replication import SlotState, slot_states
 from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystem
-from pgtop_tune.units import count, duration, size
 
 _DISK_S: Final = 1800.0
 _DISK_FULL: Final = 95.0

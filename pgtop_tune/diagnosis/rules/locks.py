@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from pgtop_tune.base.units import duration, with_ms
 from pgtop_tune.diagnosis.blockers import JAM_IDLE_S, JAM_LOOKS, RootLook
 from pgtop_tune.diagnosis.chains import handed_to_wal_ms, roots_flushing, row_ms
 from pgtop_tune.diagnosis.facts import Facts
@@ -13,7 +14,6 @@ from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_step, root_words, told
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.waits import LockWait
-from pgtop_tune.units import duration, with_ms
 
 _BLOCKED: Final = 2
 _RELATION: Final = 0.5

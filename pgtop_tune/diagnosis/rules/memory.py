@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.units import size
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import told
 from pgtop_tune.metrics import host, host_places, sections
-from pgtop_tune.units import size
 
 _SWAP_BYTES: Final = 1e6
 _PRESSURE: Final = 5.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import duration
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import Hit, Rule
@@ -15,8 +17,6 @@ from pgtop_tune.metrics.catalogue import MISSED_TICKS
 from pgtop_tune.metrics.load import failed_s, failure_of
 from pgtop_tune.metrics.replication import synchronous_standbys
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.units import duration
 
 _REASON: Final = re.compile(r"^no answer for \d+ s(?:: )?|; trying again.*")
 """What an absence says besides the reason, which the sentence has said."""

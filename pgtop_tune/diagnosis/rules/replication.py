@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from pgtop_tune.base.units import duration, size, with_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
@@ -13,7 +14,6 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import is_cut_off, receiver_lag
 from pgtop_tune.metrics.server import setting
 from pgtop_tune.model.replication import Sender
-from pgtop_tune.units import duration, size, with_ms
 
 _SYNCHRONOUS: Final = ("sync", "quorum")
 _PAUSED: Final = "paused"

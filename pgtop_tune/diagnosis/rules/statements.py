@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import count
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms, read_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
@@ -16,7 +17,6 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.statements import StatementRate, statement_rates
 from pgtop_tune.metrics.vacuum import table_rates
 from pgtop_tune.model.relations import TableCounters
-from pgtop_tune.units import count
 
 TIME: Final = "exec_us"
 _MOST: Final = 50.0

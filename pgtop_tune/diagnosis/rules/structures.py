@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.chains import manager_is_of_rows
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
@@ -11,7 +12,6 @@ from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import plural, told
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.io import slru_rates
-from pgtop_tune.units import count, with_ms
 
 _MANAGER: Final = "lwlock:lockmanager"
 _PAGE: Final = ("lwlock:buffercontent", "buffer:buffershared", "buffer:bufferexclusive", "buffer:buffershareexclusive")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.units import count, duration
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice, SessionAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
@@ -13,7 +14,6 @@ from pgtop_tune.metrics.horizon import holders
 from pgtop_tune.metrics.io import io_rates
 from pgtop_tune.metrics.vacuum import table_rates
 from pgtop_tune.model.relations import TableCounters
-from pgtop_tune.units import count, duration
 
 _HOLDS_S: Final = 60.0
 _DEAD: Final = 10

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.units import count, duration, size, with_ms
 from pgtop_tune.diagnosis.chains import DEVICE, HANDED, flush_for_cpu, handed_to_wal_ms, wal_busy, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import name, told
 from pgtop_tune.metrics import ceilings, host, io, sections, server, wal_device
-from pgtop_tune.units import count, duration, size, with_ms
 
 _FLUSH_OF_L: Final = 0.25
 _BUSY: Final = 0.7

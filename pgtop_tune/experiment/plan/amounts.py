@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import about, memory
 from pgtop_tune.bench.datasets.pgbench_tables import LARGEST_SCALE, PgbenchShape, estimated_bytes
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.units import about, memory
 
 ADVISED: Final = "advised"
 _SHARE: Final = re.compile(r"(\d{1,4}(?:\.\d+)?)\s*%\s+of\s+(RAM|shared_buffers)", re.IGNORECASE)

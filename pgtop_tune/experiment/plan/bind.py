@@ -17,8 +17,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import OUT_OF_REACH
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import about
 from pgtop_tune.changes.start.checks import WAYS
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.plan.amounts import ADVISED, NotToTell, PlanFacts, clients_of, scale_of, value_of
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Cell, Configuration, ExperimentPlan, Stage
 from pgtop_tune.experiment.plan.plan_lines import place_of
@@ -28,7 +29,6 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import check_value, parse, unit_bytes
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.units import about
 
 # The cells of a plan in their order: expensive dimensions outermost, random within blocks by a recorded seed. Pure.
 #

@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import about, counted, duration
 from pgtop_tune.experiment.plan.amounts import scale_bytes
 from pgtop_tune.experiment.plan.model import BoundPlan, Limits, Stage
-from pgtop_tune.units import about, counted, duration
 
 MAKE_S_PER_SCALE: Final = 1.0
 RESTART_S: Final = 10.0

@@ -14,8 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pgtop_tune.errors import JournalProblem
-from pgtop_tune.paths import NotOurs, check_own, check_own_directory, experiments_dir, private, read_own
+from pgtop_tune.base.errors import JournalProblem
+from pgtop_tune.base.paths import NotOurs, check_own, check_own_directory, experiments_dir, private, read_own
 
 FILE: Final = "journal.jsonl"
 RUNS: Final = "runs"

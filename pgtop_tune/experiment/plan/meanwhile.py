@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.bench.ports import SqlSession
-from pgtop_tune.foreign_answers import decodes
-from pgtop_tune.secret import without_secrets
 
 _NAMED: Final = 5
 STARTED: Final = ""

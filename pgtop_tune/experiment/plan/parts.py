@@ -9,13 +9,13 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn
 from pgtop_tune.bench.datasets.pgbench_tables import Initialised
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.model.restart import PendingParameter
-from pgtop_tune.errors import ConnectionProblem, LoadProblem, NotLetIn
 from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.model import Arm

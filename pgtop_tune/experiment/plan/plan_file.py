@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune import paths
+from pgtop_tune.base import paths
+from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
 from pgtop_tune.bench.datasets.pgbench_tables import STEPS
 from pgtop_tune.bench.housekeeping import USUAL, parse_housekeeping
 from pgtop_tune.bench.profiles import PROTOCOLS
-from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.experiment.plan.amounts import CLIENTS_AS, SCALES_AS, PlanFacts, clients_of, scale_of
 from pgtop_tune.experiment.plan.model import (
     CURRENT_DATABASE,
@@ -29,7 +30,6 @@ from pgtop_tune.experiment.plan.model import (
 from pgtop_tune.experiment.plan.plan_lines import line_numbers, place
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.runtime.window import seconds
-from pgtop_tune.toml_text import NotToml, tables_of, text_of
 
 SHIPPED: Final = Path(__file__).parents[1] / "plans"
 PAGE_SIZES: Final = ("4kB", "2MB", "1GB")

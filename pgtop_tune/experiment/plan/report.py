@@ -8,7 +8,9 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import counted
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, line_chart
 from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import Sheet
@@ -22,8 +24,6 @@ from pgtop_tune.experiment.plan.latencies import LatencyChange
 from pgtop_tune.experiment.plan.model import Cell
 from pgtop_tune.experiment.plan.results import CellResult, Outcome, foreign_words
 from pgtop_tune.experiment.plan.status import arm_words, result_words
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.units import counted
 
 _NAME: Final = 60
 _REASON: Final = 200

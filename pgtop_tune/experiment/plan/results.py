@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.attribution import FOREIGN_POINTS, Surroundings
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.run_result import RunResult, RunVerdict
-from pgtop_tune.safe_text import one_line
 
 _REASON: Final = 160
 COMPLETE: Final = "complete"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import private, read_own, replacing
 from pgtop_tune.experiment.plan.model import BoundPlan
 from pgtop_tune.model.run_json import plain
-from pgtop_tune.paths import private, read_own, replacing
 
 _LENGTH: Final = 16
 _MOST: Final = 5

@@ -19,7 +19,10 @@ from typing import Final
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
+from pgtop_tune.base.paths import replacing
+from pgtop_tune.base.units import about, duration
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import ChangeSet
@@ -27,7 +30,6 @@ from pgtop_tune.compare.noise.cells import measured_run
 from pgtop_tune.compare.noise.fingerprint import load_fingerprint
 from pgtop_tune.compare.noise.store import FIGURES, history
 from pgtop_tune.compare.statistics.effect import RunSpread
-from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
 from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog
 from pgtop_tune.experiment.plan.meanwhile import STARTED, changes_between, parameters_of, server_state
@@ -48,8 +50,6 @@ from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_json import as_json
 from pgtop_tune.model.run_result import RunResult
-from pgtop_tune.paths import replacing
-from pgtop_tune.units import about, duration
 
 # Puts the arm of a stage into force, pending confirmation, and reverts it; also what an earlier process has left.
 

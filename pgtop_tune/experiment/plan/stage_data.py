@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import to_builtins
 
+from pgtop_tune.base.errors import LoadProblem, PgtopError
 from pgtop_tune.bench.datasets.recognise import PgbenchFacts, recognise_pgbench
-from pgtop_tune.errors import LoadProblem, PgtopError
 from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, Stage
 from pgtop_tune.experiment.plan.parts import ExperimentParts

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import about, counted, duration
 from pgtop_tune.compare.words import moment
 from pgtop_tune.experiment.plan.amounts import scale_words
 from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE, estimate
@@ -13,8 +15,6 @@ from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Stage
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, Outcome
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.units import about, counted, duration
 
 _VALUE = 60
 

@@ -10,11 +10,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import HostProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Proof, Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, SetControl
-from pgtop_tune.errors import HostProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting

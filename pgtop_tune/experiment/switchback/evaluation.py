@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import counted, duration
 from pgtop_tune.compare.sides.figures import TPS, Better
 from pgtop_tune.compare.statement_rows import (
     SAME_MIX,
@@ -46,7 +47,6 @@ from pgtop_tune.experiment.switchback.figures import (
     waits_of,
 )
 from pgtop_tune.experiment.switchback.same_mix import FixedMix, fixed_mix, sums_of
-from pgtop_tune.units import counted, duration
 
 _CHECKPOINT: Final = 0.2
 """Of the time: arms with shares under a checkpoint that differ by more hold the edge of one."""

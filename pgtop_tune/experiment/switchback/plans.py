@@ -8,14 +8,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.compare.statement_rows import StatementComparison, StatementRow
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.experiment.switchback.arms import Arms
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.model.backend_action import PlanRisk
 from pgtop_tune.model.statement_plan import PlannedBy, PlanShape, StatementPlan, StatementToPlan
-from pgtop_tune.safe_text import one_line
 
 MOST_PLANNED: Final = 10
 LONGEST_S: Final = 60.0

@@ -12,8 +12,9 @@ from typing import Any, Final
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
+from pgtop_tune.base.errors import RecordingProblem
+from pgtop_tune.base.paths import NotOurs, experiments_dir, private, read_own, replacing
 from pgtop_tune.compare.sides.figures import TPS
-from pgtop_tune.errors import RecordingProblem
 from pgtop_tune.experiment.prediction import Prediction, Trial
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Block, Pair
@@ -21,7 +22,6 @@ from pgtop_tune.experiment.switchback.state import ANSWERS, Ending, SwitchbackPl
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.percentiles import bucket_edges
 from pgtop_tune.model.run_json import plain
-from pgtop_tune.paths import NotOurs, experiments_dir, private, read_own, replacing
 
 FORMAT: Final = "pgtop-tune-ab/1"
 _MOST: Final = 200

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from statistics import fmean
 from typing import Final
 
+from pgtop_tune.base.units import duration
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.switchback.arms import Arms, check_reaches
@@ -29,7 +30,6 @@ from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.load import UNDER_WAY
 from pgtop_tune.model.bench import BenchRun
-from pgtop_tune.units import duration
 
 _FIRST_SECOND_S: Final = 60.0
 _LATE_S: Final = 15.0

@@ -13,10 +13,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, PgtopError, UsageProblem
+from pgtop_tune.base.units import duration
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.errors import ConnectionProblem, PgtopError, UsageProblem
 from pgtop_tune.experiment.attribution import Surroundings, attribution
 from pgtop_tune.experiment.known_floor import known_floor, seen_in
 from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
@@ -49,7 +50,6 @@ from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles, WholeCycles
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.run_result import SteadyState
-from pgtop_tune.units import duration
 
 # How soon an effect is in force: measured at the changes of the arm, where it is large enough to be seen there. Pure.
 #

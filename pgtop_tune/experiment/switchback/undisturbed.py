@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
-from pgtop_tune.errors import UsageProblem
 
 
 class _InForce(Protocol):

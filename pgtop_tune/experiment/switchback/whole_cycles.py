@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import duration
 from pgtop_tune.compare.sides.material import BUDGET_S
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.switchback.arms import Rival
@@ -20,7 +21,6 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import RATE_WINDOW_S
 from pgtop_tune.metrics.server import number
 from pgtop_tune.model.parameter_values import parse
-from pgtop_tune.units import duration
 
 # How long a checkpoint cycle takes with other values than those in force. Pure.
 

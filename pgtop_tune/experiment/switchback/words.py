@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pgtop_tune import units
+from pgtop_tune.base import units
 from pgtop_tune.compare.reports.sheets import statement_sheet
 from pgtop_tune.compare.reports.statement_cells import OF_PAIRS
 from pgtop_tune.compare.reports.written import escaped

@@ -16,12 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
 from pgtop_tune.process import handed_on
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
 from pgtop_tune.process.own_program import own_argv
-from pgtop_tune.safe_text import one_line
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
 
 
 class WorkerGone(PgtopError):

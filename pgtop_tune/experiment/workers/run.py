@@ -9,12 +9,12 @@ from typing import Final
 
 from msgspec import Struct, to_builtins
 
+from pgtop_tune.base.units import counted, duration
 from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.plan.results import CellResult, Outcome, failed
 from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
-from pgtop_tune.units import counted, duration
 
 # Which server runs which cell. Pure.
 #

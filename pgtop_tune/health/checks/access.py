@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Final
 
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, unmistakable
+from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.access_rules import is_for, lets_anybody_in, loopback, mapped_logins, reached_rules
 from pgtop_tune.health.bounds import Bound, bounded
@@ -21,8 +23,6 @@ from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import CERTIFICATE, HBA, IDENT, OBJECTS, PASSWORDLESS, POWERS, HbaRule
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.sql_quoting import Sql, composed, identifier, unmistakable
-from pgtop_tune.units import duration
 
 _GROUP: Final = "security"
 _SHOWN: Final = 10

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
+from pgtop_tune.base.units import MB, about, duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
@@ -15,7 +16,6 @@ from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS, CONFIGURED
 from pgtop_tune.health.rules import ON_STANDBY, now_ms, on_standby, setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.units import MB, about, duration
 
 _GROUP: Final = "archiving"
 _STATUS: Final = "pg_ls_archive_statusdir()"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.rules import now_ms
 from pgtop_tune.model.backups import BackupCatalogue, ToolBackup
-from pgtop_tune.units import duration
 
 _DAY_S: Final = 86_400
 _TOOLS: Final = "pgBackRest, Barman, WAL-G"

@@ -8,13 +8,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import count
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import counted, counted_s, setting, too_young
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.units import count
 
 _GROUP: Final = "background writer"
 _PG_STAT_IO_SINCE: Final = 17

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import duration
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import QUOTED_LISTS, elements
 from pgtop_tune.health import needs
@@ -23,7 +24,6 @@ from pgtop_tune.health.questions import CONFIGURED, FILE_ERRORS, HBA, SCOPED, TA
 from pgtop_tune.health.rules import also_scoped, setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter, newer_than_known
-from pgtop_tune.units import duration
 
 _OF_TABLESPACES: Final = ("temp_tablespaces", "default_tablespace")
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown, about_several
 from pgtop_tune.health.facts import CheckFacts
@@ -17,7 +18,6 @@ from pgtop_tune.metrics.pool_sizes import server_shares
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import PGBOUNCER
-from pgtop_tune.sql_quoting import Sql, composed, identifier, literal
 
 _GROUP: Final = "connections"
 _RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.units import share
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
@@ -16,7 +17,6 @@ from pgtop_tune.health.fixes import words
 from pgtop_tune.health.measures import figure
 from pgtop_tune.metrics.host_values import all_ticks, ticks_share
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.units import share
 
 _GROUP: Final = "processors"
 _PAGE: Final = "kernel-resources.html"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.units import about, share
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
@@ -17,7 +18,6 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem
 from pgtop_tune.model.machine import MountPoint, Queue
 from pgtop_tune.process.mount_namespace import NETWORK_KINDS
-from pgtop_tune.units import about, share
 
 _GROUP: Final = "disks"
 _FILE_SYSTEMS: Final = "creating-cluster.html#CREATING-CLUSTER-FILESYSTEM"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity
@@ -12,7 +13,6 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import also_scoped, counted, counted_s, scoped, scoped_finding, setting, value_is
-from pgtop_tune.units import duration
 
 _GROUP: Final = "durability"
 _DAMAGE: Final = ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.secret import MASK
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, joined, literal, quoted, unmistakable
+from pgtop_tune.base.units import MB, about, count, duration
 from pgtop_tune.health.catalogue_conditions import Condition, conditions
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
@@ -13,9 +16,6 @@ from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import FOREIGN_KEYS, INDEXES, RELATIONS, BareForeignKey, IndexState
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database, too_young
-from pgtop_tune.secret import MASK
-from pgtop_tune.sql_quoting import Sql, composed, identifier, joined, literal, quoted, unmistakable
-from pgtop_tune.units import MB, about, count, duration
 
 _GROUP: Final = "indexes"
 _DAY_S: Final = 86_400.0

@@ -11,7 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune import units
+from pgtop_tune.base import units
+from pgtop_tune.base.units import GB, about, share
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
@@ -20,7 +21,6 @@ from pgtop_tune.health.measures import figure, number, setting, told
 from pgtop_tune.health.rules import advised_setting
 from pgtop_tune.metrics.host_values import swap_used_bytes
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.units import GB, about, share
 
 _GROUP: Final = "operating system"
 _KERNEL: Final = "kernel-resources.html"

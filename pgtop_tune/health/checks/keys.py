@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quoted, unmistakable
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.questions import KEYS, SEQUENCES, KeyState, SequenceState
 from pgtop_tune.health.rules import in_database
-from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted, unmistakable
 
 _GROUP: Final = "keys"
 _SHOWN: Final = 5

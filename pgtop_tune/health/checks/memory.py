@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from pgtop_tune.base.units import GB, MB, about, count, duration, share_of
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
@@ -20,7 +21,6 @@ from pgtop_tune.health.rules import advised, advised_or, also_scoped, counted, c
 from pgtop_tune.metrics import memory_rule
 from pgtop_tune.metrics.memory_rule import MemoryUse, Term, page_tables_bytes
 from pgtop_tune.model.postgres import Parameter, ParameterSample
-from pgtop_tune.units import GB, MB, about, count, duration, share_of
 
 _GROUP: Final = "memory"
 _RESOURCES: Final = "runtime-config-resource.html"

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.changes.model.restart import RestartVerdict
 from pgtop_tune.changes.start.checks import FILES, checks
 from pgtop_tune.changes.start.rules import PARAMETERS
@@ -20,7 +21,6 @@ from pgtop_tune.health.fixes import set_parameter, set_parameters, words
 from pgtop_tune.health.questions import CONFIGURED, CONTROL, FILE_ERRORS, HBA, START_FILES, StartFile
 from pgtop_tune.health.rules import Scoped
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.sql_quoting import quoted
 
 _BLAMED: Final[Mapping[str, Sequence[str]]] = {
     FILES: PARAMETERS,

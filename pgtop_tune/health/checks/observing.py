@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from pgtop_tune.advice.rules.server import SLOW_CLOCK_NS
+from pgtop_tune.base.sql_quoting import composed, identifier
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
@@ -27,7 +28,6 @@ from pgtop_tune.health.rules import (
 )
 from pgtop_tune.model.parameter_values import message_levels
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.sql_quoting import composed, identifier
 
 _GROUP: Final = "logging and statistics"
 _WITH_VIEWS: Final = ("pg_stat_statements", "pg_stat_kcache", "pg_wait_sampling", "pg_qualstats", "pg_stat_monitor")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import (
     Check,
@@ -27,7 +28,6 @@ from pgtop_tune.health.fixes import kept, kernel_file, set_parameter, words
 from pgtop_tune.health.measures import number
 from pgtop_tune.health.rules import setting
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.units import about
 
 _GROUP: Final = "processes"
 _OVERCOMMIT: Final = "kernel-resources.html#LINUX-MEMORY-OVERCOMMIT"

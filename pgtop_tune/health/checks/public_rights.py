@@ -7,12 +7,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, joined
 from pgtop_tune.health.catalogue_conditions import Condition, conditions
 from pgtop_tune.health.check import Check, Finding, Limits, Severity, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.further_rows import CatalogueCondition
 from pgtop_tune.health.questions import PUBLIC
-from pgtop_tune.sql_quoting import Sql, composed, identifier, joined
 
 _RIGHTS: Final = (
     "SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "MAINTAIN", "CREATE", "USAGE",

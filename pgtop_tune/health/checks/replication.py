@@ -7,6 +7,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quoted
+from pgtop_tune.base.units import GB, about, duration
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
@@ -20,8 +22,6 @@ from pgtop_tune.metrics.replication import SenderLag, is_cut_off, sender_lags, s
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted
-from pgtop_tune.units import GB, about, duration
 
 _GROUP: Final = "replication"
 _VIEW: Final = "pg_stat_replication"

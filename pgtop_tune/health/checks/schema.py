@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, unmistakable
 from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
 from pgtop_tune.health.catalogue_conditions import Condition, of_kinds
@@ -16,7 +17,6 @@ from pgtop_tune.health.fixes import preloading
 from pgtop_tune.health.further_rows import CatalogueCondition
 from pgtop_tune.health.questions import OBJECTS, RELATIONS
 from pgtop_tune.health.rules import in_database, on_standby, setting
-from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, unmistakable
 
 _TABLES: Final = "tables"
 _REWRITES: Final = "rewrites the tables under a lock, and writes them into the WAL"

@@ -6,6 +6,9 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pgtop_tune.base.safe_text import is_plain
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quoted
+from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.access_rules import MappedLogin, lets_anybody_in, loopback, mapped_logins, reached_rules
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
@@ -23,9 +26,6 @@ from pgtop_tune.health.questions import (
 )
 from pgtop_tune.health.rules import also_scoped, hidden, in_database, setting
 from pgtop_tune.metrics.server import client_backends
-from pgtop_tune.safe_text import is_plain
-from pgtop_tune.sql_quoting import Sql, composed, identifier, literal, quoted
-from pgtop_tune.units import duration
 
 _GROUP: Final = "security"
 _LOCAL: Final = "local"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.units import GB, MB
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, thresholds
 from pgtop_tune.health.check import Check, Severity
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.model.parameter_values import message_levels
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.units import GB, MB
 
 _LOG: Final = "logging and statistics"
 _TIMES: Final = ("%m", "%t", "%n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pgtop_tune.base.units import MB
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, thresholds
@@ -16,7 +17,6 @@ from pgtop_tune.health.questions import CONFIGURED, SCOPED
 from pgtop_tune.health.rules import Scoped, on_standby, scoped, scoped_finding, setting
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.units import MB
 
 _CONNECTIONS: Final = "connections"
 _CONFIGURATION: Final = "configuration"

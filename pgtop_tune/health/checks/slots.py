@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.sql_quoting import Sql, composed, literal, quoted
+from pgtop_tune.base.units import GB, about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.rules import advised, on_standby, setting
 from pgtop_tune.model.replication import Slot, SlotSample
-from pgtop_tune.sql_quoting import Sql, composed, literal, quoted
-from pgtop_tune.units import GB, about
 
 _GROUP: Final = "replication slots"
 _VIEW: Final = "pg_replication_slots"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.sql_quoting import Sql, identifier, literal, quoted
 from pgtop_tune.health.catalogue_conditions import Condition, of_kinds
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.further_rows import CatalogueCondition
 from pgtop_tune.health.questions import RELATIONS
-from pgtop_tune.sql_quoting import Sql, identifier, literal, quoted
 
 _TABLES: Final = "tables"
 _LARGE_OBJECTS: Final = "large objects"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.sql_quoting import composed, identifier
+from pgtop_tune.base.units import MB, about, count, percent, share_of
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import with_lock_timeout
 from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
 from pgtop_tune.health.rules import in_database, now_ms
-from pgtop_tune.sql_quoting import composed, identifier
-from pgtop_tune.units import MB, about, count, percent, share_of
 
 _GROUP: Final = "tables"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from pgtop_tune.base.sql_quoting import composed, literal
+from pgtop_tune.base.units import count, duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
@@ -15,8 +17,6 @@ from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, Ho
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.replication import PreparedTransaction
-from pgtop_tune.sql_quoting import composed, literal
-from pgtop_tune.units import count, duration
 
 _GROUP: Final = "transactions"
 _SHOWN: Final = 5

@@ -7,6 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, quoted
+from pgtop_tune.base.units import count
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
@@ -16,8 +18,6 @@ from pgtop_tune.health.rules import advice_facts, advised, advised_or, in_databa
 from pgtop_tune.metrics.vacuum import age, multixact_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
-from pgtop_tune.sql_quoting import Sql, composed, identifier, quoted
-from pgtop_tune.units import count
 
 _GROUP: Final = "vacuum"
 _SHOWN: Final = 10

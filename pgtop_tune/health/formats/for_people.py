@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line, printable
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Severity
 from pgtop_tune.health.proposing import ProposedValues
 from pgtop_tune.health.report import Accepted, CheckOutcome, Report, UnknownCause, documentation
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.setup import MeasuredLimit
-from pgtop_tune.safe_text import one_line, printable
 
 _WIDTH: Final = max(len(severity) for severity in Severity)
 _ID: Final = 8

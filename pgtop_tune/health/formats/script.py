@@ -15,12 +15,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import new_file, private, state_dir
+from pgtop_tune.base.safe_text import one_line, printable
 from pgtop_tune.health.check import Check, Finding, Fix, Severity
 from pgtop_tune.health.formats.for_people import about, accepted_words
 from pgtop_tune.health.report import Report, Result
-from pgtop_tune.paths import new_file, private, state_dir
-from pgtop_tune.safe_text import one_line, printable
 
 _REASON: Final = "pgtop-tune check"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import wall_moment
 from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.report import Chapter
 from pgtop_tune.compare.reports.sheets import Sheet
@@ -21,8 +23,6 @@ from pgtop_tune.health.formats.for_people import (
 )
 from pgtop_tune.health.report import CheckOutcome, Report
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.units import wall_moment
 
 _LONGEST: Final = 300
 _SHORT: Final = 100

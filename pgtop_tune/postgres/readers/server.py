@@ -9,6 +9,7 @@ from typing import Any, Final
 import asyncpg
 from msgspec.structs import replace
 
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.model.parameter_values import has_own_value
@@ -18,7 +19,6 @@ from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server import own_sessions
 from pgtop_tune.postgres.server.failures import absence
 from pgtop_tune.postgres.server.search_path import AT_START
-from pgtop_tune.secret import without_secrets
 
 _OF_OUR_SESSION: Final = frozenset({*AT_START, "client_encoding"})
 """Parameters that every session of ours begins with: pg_settings has our value, and hides the server's."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 import asyncpg
 from msgspec.structs import replace
 
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.model.waits import LockSample, LockWait
@@ -15,7 +16,6 @@ from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME
 from pgtop_tune.postgres.server.encodings import decoder, is_known
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.secret import without_secrets
 
 ASKED_AT_MOST: Final = 64
 """Lock waiters asked about in one look, the longest waiting first: pg_blocking_pids stops every lock request."""

@@ -15,9 +15,10 @@ import asyncpg
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.answer_shape import check_shape
-from pgtop_tune.errors import ConnectionProblem, ServerProblem
-from pgtop_tune.foreign_answers import MALFORMED
+from pgtop_tune.base.errors import ConnectionProblem, ServerProblem
+from pgtop_tune.base.foreign_answers import MALFORMED, check_shape
+from pgtop_tune.base.secret import without_secrets
+from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSample, StatementText, StatementTexts
 from pgtop_tune.postgres.queries import sql
@@ -29,8 +30,6 @@ from pgtop_tune.postgres.server.connection import ReadConnection, Rows
 from pgtop_tune.postgres.server.encodings import NOT_CONVERTED, decoder
 from pgtop_tune.postgres.server.failures import sqlstate_of
 from pgtop_tune.postgres.server.powerful import PREDEFINED
-from pgtop_tune.secret import without_secrets
-from pgtop_tune.sql_quoting import quoted
 
 # Texts of pg_stat_statements: each fetched once, and from elsewhere where the server has none.
 #

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from struct import Struct, unpack_from
 from typing import Any, Final
 
+from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.model.tail import Blocker, OldTransaction
 from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, TURN, WaitCount, WaitLook
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.readers.sessions import shown_query
 from pgtop_tune.postgres.server.rows import RowForm
-from pgtop_tune.sql_quoting import quoted
 
 _FIRST_WORD: Final = re.compile(r"\s*([A-Za-z]{1,20})\b")
 _IDLE: Final = "idle in transaction"

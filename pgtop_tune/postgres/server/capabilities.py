@@ -10,10 +10,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.postgres import ServerFacts
 from pgtop_tune.postgres.queries import OLDEST_MAJOR
-from pgtop_tune.sql_quoting import quoted
 
 _STATEMENTS_SINCE: Final = (1, 9)
 """First pg_stat_statements with `toplevel` and pg_stat_statements_info."""

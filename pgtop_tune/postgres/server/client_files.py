@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.paths import SMALL_BYTES
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import SMALL_BYTES
 
 _SERVICE_FILE: Final = "the service file"
 _PASSWORD_FILE: Final = "the password file"

@@ -14,7 +14,7 @@ import asyncpg
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import ServerProblem
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.postgres.server.connection import ReadConnection, Rows
 

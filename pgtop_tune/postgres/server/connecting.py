@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import asyncpg
 
-from pgtop_tune.errors import ConnectionProblem
-from pgtop_tune.foreign_answers import MALFORMED, malformed
+from pgtop_tune.base.errors import ConnectionProblem
+from pgtop_tune.base.foreign_answers import MALFORMED, malformed
 from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.server import own_sessions
 from pgtop_tune.postgres.server.connection import (

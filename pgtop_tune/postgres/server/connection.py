@@ -12,8 +12,8 @@ import asyncpg
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import ConnectionProblem
-from pgtop_tune.foreign_answers import MALFORMED, check_sizes
+from pgtop_tune.base.errors import ConnectionProblem
+from pgtop_tune.base.foreign_answers import MALFORMED, check_sizes
 from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.server import encodings
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached, ServerEndpoint

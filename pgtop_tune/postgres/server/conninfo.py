@@ -20,10 +20,10 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.postgres.server import client_files
 from pgtop_tune.process import handed_on
-from pgtop_tune.secret import Secret
 
 # The libpq keywords that asyncpg honours as libpq does, and those that need libpq itself.
 #

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.errors import (
+from pgtop_tune.base.errors import (
     ConnectionProblem,
     NoAnswer,
     NotLetIn,
@@ -18,11 +18,11 @@ from pgtop_tune.errors import (
     ServerProblem,
     WrongPassword,
 )
-from pgtop_tune.foreign_answers import MALFORMED, malformed
+from pgtop_tune.base.foreign_answers import MALFORMED, malformed
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 from pgtop_tune.postgres.server.file_looks import FilesHang
-from pgtop_tune.safe_text import one_line
 
 if TYPE_CHECKING:
     import psycopg

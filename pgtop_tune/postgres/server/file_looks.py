@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from pgtop_tune.errors import ServerProblem
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.process.path_looks import NO_ANSWER
 
 _TABLESPACE: Final = "a tablespace"

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import psycopg
 
+from pgtop_tune.base.start_options import with_settings
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.search_path import AT_START, pinned_first, refused
-from pgtop_tune.start_options import with_settings
 
 CONNECT_TIMEOUT_S: Final = 5
 """Unless the operator's connect_timeout says otherwise."""

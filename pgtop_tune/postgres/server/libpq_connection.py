@@ -19,10 +19,10 @@ from psycopg.adapt import Loader
 from psycopg.pq import Format
 from psycopg.types.numeric import OidBinaryLoader
 
+from pgtop_tune.base.start_options import with_settings
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import connection_problem, libpq_problem
 from pgtop_tune.postgres.server.rows import NamedRow, kind_of
-from pgtop_tune.start_options import with_settings
 
 _SETTLING_S: Final = 1.0
 """A task whose socket has been cut has nothing to wait for any more."""

@@ -15,7 +15,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.postgres.server.conninfo import (
     SECRET_KEYWORDS,
     ConnInfo,
@@ -25,7 +26,6 @@ from pgtop_tune.postgres.server.conninfo import (
     parsed,
     resolved,
 )
-from pgtop_tune.secret import Secret
 
 NO_PASSFILE: Final = f"{os.devnull}/none"
 _FORBIDDEN: Final = ("sslkeylogfile", "gssdelegation", "servicefile")

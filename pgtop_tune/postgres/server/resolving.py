@@ -18,10 +18,10 @@ import threading
 import time
 from typing import Any, Final, NoReturn
 
-from pgtop_tune.errors import ConnectionProblem, UsageProblem
+from pgtop_tune.base.errors import ConnectionProblem, UsageProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.postgres.server.conninfo import ConnInfo, from_json, resolve
 from pgtop_tune.process.dispositions import reset_in_fork
-from pgtop_tune.secret import Secret
 
 DEADLINE_S: Final = 20
 """Longer than a service file in LDAP, or a home directory that is being mounted, takes."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct, pack
 from typing import Any, Final, cast
 
-from pgtop_tune.foreign_answers import LONGEST_VALUE, MALFORMED
+from pgtop_tune.base.foreign_answers import LONGEST_VALUE, MALFORMED
 
 Answered = Callable[[list[bytes] | None], None]
 """Takes the rows, each as in a DataRow: number of columns, and of each length (-1 is NULL) and bytes. None where

@@ -17,10 +17,10 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.failures import sqlstate_of
-from pgtop_tune.sql_quoting import quoted
 
 PINNED: Final = "pg_catalog, pg_temp"
 """Without pg_temp at its end, tables and types of ours would be looked for among temporary ones first."""

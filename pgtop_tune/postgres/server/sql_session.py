@@ -18,17 +18,17 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import tuple_row
 
-from pgtop_tune.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
-from pgtop_tune.foreign_answers import check_sizes, decodes
+from pgtop_tune.base.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
+from pgtop_tune.base.foreign_answers import check_sizes, decodes
+from pgtop_tune.base.owner_trust import ME, trusted
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.model.instance import AnsweringServer
-from pgtop_tune.owner_trust import ME, trusted
 from pgtop_tune.postgres.server import own_sessions
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, Reached, ServerEndpoint
 from pgtop_tune.postgres.server.failures import connection_problem, libpq_problem, not_text, server_words, sqlstate_of
 from pgtop_tune.postgres.server.libpq import connect_async
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import NAME, catalog_first, in_order, pin, schemas
-from pgtop_tune.safe_text import one_line
 
 # The process that listens at a Unix socket: the server itself, or a proxy with a socket of its own in front of it.
 #

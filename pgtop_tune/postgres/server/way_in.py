@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.errors import ConnectionProblem, LockedOut, NoAnswer
+from pgtop_tune.base.errors import ConnectionProblem, LockedOut, NoAnswer
+from pgtop_tune.base.start_options import with_settings
 from pgtop_tune.postgres.server.failures import libpq_problem, refused_in_other_words
-from pgtop_tune.start_options import with_settings
 
 if TYPE_CHECKING:
     import psycopg

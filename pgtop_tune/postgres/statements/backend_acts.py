@@ -15,7 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from psycopg.rows import dict_row
 
-from pgtop_tune.errors import ConnectionProblem, ServerProblem, UsageProblem
+from pgtop_tune.base.errors import ConnectionProblem, ServerProblem, UsageProblem
+from pgtop_tune.base.secret import MASK
+from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
 from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
@@ -41,8 +43,6 @@ from pgtop_tune.postgres.statements.explain import (
     unagreed,
     whole_statement,
 )
-from pgtop_tune.secret import MASK
-from pgtop_tune.sql_quoting import quoted
 
 _DEADLINE_S: Final = 15.0
 _LIMITS: Final = (

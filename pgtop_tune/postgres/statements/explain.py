@@ -19,7 +19,8 @@ from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 from psycopg.rows import dict_row
 
-from pgtop_tune.errors import ServerProblem, UsageProblem
+from pgtop_tune.base.errors import ServerProblem, UsageProblem
+from pgtop_tune.base.secret import MASK
 from pgtop_tune.model.backend_action import BackendKey, PlanRisk, QueryPlan
 from pgtop_tune.model.postgres import HIDDEN_QUERY
 from pgtop_tune.model.statement_plan import PlanShape
@@ -27,7 +28,6 @@ from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.readers.sessions import QUERY_CHARACTERS, shown_query
 from pgtop_tune.postgres.server.own_sessions import marked
 from pgtop_tune.postgres.server.role_powers import powers
-from pgtop_tune.secret import MASK
 
 # The shape of a plan: nodes, indexes and the order of joins, without costs and conditions. Pure.
 

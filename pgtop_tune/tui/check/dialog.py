@@ -10,8 +10,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 from textual import events
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.model.change import Reach
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.health.check import Finding
 from pgtop_tune.health.formats.script import write_script
 from pgtop_tune.health.report import CheckControl

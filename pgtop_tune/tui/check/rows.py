@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import MachineLook
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.advice.knobs.knob import Knob
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Unknown
 from pgtop_tune.health.formats.for_people import about, accepted_words, summary
 from pgtop_tune.health.report import Accepted, Report, documentation
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.parameters.gathering import machine_rows
 from pgtop_tune.tui.parameters.row import SettingRow, Staged
 from pgtop_tune.tui.widgets.glyphs import Glyphs

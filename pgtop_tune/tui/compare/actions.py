@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.compare.marks_line import began_ms
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import wall_clock
 from pgtop_tune.compare.overlay.curves import Against, OverlayWatch
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks, Window
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, width
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, lasting
-from pgtop_tune.units import wall_clock
 
 
 def marks_line(marks: Marks, cells: int, glyphs: Glyphs, began_ms: float, begin: str, end: str, table: str) -> Line:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from textual import events
 
-from pgtop_tune.safe_text import one_line
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import clock, count, wall_moment
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, shortened, wrapped
 from pgtop_tune.tui.widgets.phrase import padded
-from pgtop_tune.units import clock, count, wall_moment
 
 if TYPE_CHECKING:
     from pgtop_tune.compare.overlay.curves import OverlayEntry, OverlaySource

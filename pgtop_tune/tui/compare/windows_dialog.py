@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from textual import events
 
+from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, duration
 from pgtop_tune.compare import words
 from pgtop_tune.compare.reports.statement_cells import (
     BELOW_NOISE,
@@ -22,14 +25,11 @@ from pgtop_tune.compare.sides.figures import WaitRow
 from pgtop_tune.compare.statement_rows import GONE, NEW, StatementComparison
 from pgtop_tune.compare.windows.differing import Differing, WindowComparison
 from pgtop_tune.compare.windows.differing_words import amount, between, changed, sized, titled
-from pgtop_tune.errors import PgtopError, UsageProblem
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.compare.marks_line import span_words
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, wrapped
-from pgtop_tune.units import UNKNOWN, duration
 
 if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import percent
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.model.postgres import HIDDEN_QUERY
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.session_rows import AUXILIARY, SessionRow, SessionsView
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, dot, fitting, padded
-from pgtop_tune.units import percent
 
 _BUSY_PERCENT: Final = 0.5
 """CPU of a process that is named."""

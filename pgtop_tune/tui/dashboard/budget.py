@@ -7,6 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import mean, ms, with_ms
 from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S, sessions
 from pgtop_tune.metrics.budget import OTHER, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
@@ -14,7 +16,6 @@ from pgtop_tune.metrics.load_cpu import cpu_of_load
 from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.tail_line import tail_phrases
 from pgtop_tune.tui.dashboard.wait_source import wait_source
 from pgtop_tune.tui.widgets.gauges import bar
@@ -23,7 +24,6 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, shortened
 from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import absent, head, padded
 from pgtop_tune.tui.widgets.wait_style import wait_style
-from pgtop_tune.units import mean, ms, with_ms
 
 _LABEL: Final = 22
 _VALUE: Final = 5

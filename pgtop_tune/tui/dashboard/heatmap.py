@@ -11,13 +11,13 @@ from itertools import groupby
 from math import ceil, floor, log1p, log10, sqrt
 from typing import Final
 
+from pgtop_tune.base.units import count, ms, percent, wall_clock, with_ms
 from pgtop_tune.metrics.percentiles import Merged, bucket_edges
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, SHADES, Line, of_map
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, labelled, padded
-from pgtop_tune.units import count, ms, percent, wall_clock, with_ms
 
 # The latency heatmap over the screen, as large as the terminal; follows the frames shown.
 

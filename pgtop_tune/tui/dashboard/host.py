@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
@@ -14,12 +16,10 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import CpuSample, DiskCounters, DiskSample, MemorySample
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.gauges import heat_strip
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, fitting, labelled, padded
-from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 S = TypeVar("S")
 Form = Callable[[float | None], str]

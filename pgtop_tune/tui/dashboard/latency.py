@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.base.units import marked_ms, ms
 from pgtop_tune.metrics.load import CLIENT_LATENCY, P50, P95, P99, P99_9, running
 from pgtop_tune.metrics.stall import OLDEST, OPEN_WHILE_STALLED, SHORTEST_S
 from pgtop_tune.model.bench import estimate_mark
@@ -27,7 +28,6 @@ from pgtop_tune.tui.widgets.time_axis import (
     spark_line,
     time_axis,
 )
-from pgtop_tune.units import marked_ms, ms
 
 if TYPE_CHECKING:
     from pgtop_tune.compare.overlay.curves import OverlayWatch

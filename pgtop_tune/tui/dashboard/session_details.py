@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, count, percent, size, wall_clock, with_ms
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.progress import progress_rows
@@ -16,10 +18,8 @@ from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.statements import StatementText
 from pgtop_tune.model.waits import CPU, LockWait
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.lines import CUT, Line, labelled, shortened, wrapped
 from pgtop_tune.tui.widgets.phrase import lasting
-from pgtop_tune.units import UNKNOWN, count, percent, size, wall_clock, with_ms
 
 _LABEL_CELLS: Final = 14
 _LOCAL: Final = "local"

@@ -11,6 +11,8 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, age, count, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.blocking import CULPRIT_S, Blocking, blocking, longest_blocked_s
@@ -23,7 +25,6 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 from pgtop_tune.model.waits import CPU, PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.session_rows import (
     AUXILIARY,
     EVERYTHING,
@@ -40,7 +41,6 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled, lasting
 from pgtop_tune.tui.widgets.table import GAP, Cell, Column, table_lines
 from pgtop_tune.tui.widgets.wait_style import wait_style
-from pgtop_tune.units import UNKNOWN, age, count, percent, size
 
 # Columns of the session table: what stands in them, and which go first when the screen is narrow.
 

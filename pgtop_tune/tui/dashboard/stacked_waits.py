@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pgtop_tune.base.units import count, mean
 from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.waits import (
@@ -31,7 +32,6 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, absent, head, labelled, padded
 from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, TimeAxis, axis_line, chart_marks, time_axis
 from pgtop_tune.tui.widgets.wait_style import wait_style
-from pgtop_tune.units import count, mean
 
 _LEGEND: Final = 21
 """Cells of a class with its figure, right of the chart."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import percent, with_ms
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.tail import FEWEST, TAIL_WINDOW_S, Tail, TailCause, by_wait, tail
 from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, width
 from pgtop_tune.tui.widgets.phrase import Phrase
 from pgtop_tune.tui.widgets.wait_style import wait_style
-from pgtop_tune.units import percent, with_ms
 
 _CAUSES: Final = 3
 _LEAST: Final = 3.0

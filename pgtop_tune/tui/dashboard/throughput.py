@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import clock, count
 from pgtop_tune.compare.since_change import SinceChange, since_change
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.metrics import sections
@@ -18,7 +20,6 @@ from pgtop_tune.metrics.standstill import standstill
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.compare.marks_line import cells_of, short_of, throughput_phrase
 from pgtop_tune.tui.widgets.chart import column_of, nice_ceiling
 from pgtop_tune.tui.widgets.filled import Area, Columns, Level, filled_lines
@@ -34,7 +35,6 @@ from pgtop_tune.tui.widgets.time_axis import (
     spark_line,
     time_axis,
 )
-from pgtop_tune.units import clock, count
 
 if TYPE_CHECKING:
     from pgtop_tune.compare.overlay.curves import OverlayWatch

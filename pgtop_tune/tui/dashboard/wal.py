@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.units import UNKNOWN, count, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.ceilings import CEILING_AGE, FLUSHES_USED, MOST_FLUSHES
@@ -29,7 +30,6 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, head, labelled, lasting, padded
-from pgtop_tune.units import UNKNOWN, count, percent, size
 
 # What the WAL device does beside what it was measured to do at most, as facts on a line.
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from rich.cells import cell_len
 from textual import events
 
-from pgtop_tune.safe_text import printable_lines
+from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.tui.actions import key_name
 from pgtop_tune.tui.dialogs.dialog import FRAME_CELLS, Dialog
 from pgtop_tune.tui.widgets.glyphs import Glyphs

@@ -15,8 +15,8 @@ from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
 
+from pgtop_tune.base.safe_text import printable
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import printable
 from pgtop_tune.tui.scene.message_line import ShownMessage
 from pgtop_tune.tui.terminal.textual_private import OpensAtOnce, rows_of
 from pgtop_tune.tui.widgets.canvas import LineCanvas

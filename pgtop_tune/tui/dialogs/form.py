@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pgtop_tune import units
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base import units
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, width
 from pgtop_tune.tui.widgets.text_field import TextField

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.changes.model.change import HostChange
-from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.tui.parameters.change_words import told
 
 if TYPE_CHECKING:

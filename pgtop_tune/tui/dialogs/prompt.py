@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from textual import events
 
-from pgtop_tune.errors import PgtopError
-from pgtop_tune.secret import Secret
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.tui.dialogs.dialog import Dialog, T
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, wrapped

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.runtime.experiment_control import ExperimentState
 
 if TYPE_CHECKING:

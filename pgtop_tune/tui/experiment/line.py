@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import clock
 from pgtop_tune.metrics.durability import switched_risks
 from pgtop_tune.runtime.experiment_control import KILLED, ArmValues, ExperimentState
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, fit, width
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting
-from pgtop_tune.units import clock
 
 _VALUE: Final = 24
 _PHASES: Final = {

@@ -9,7 +9,7 @@ from typing import Final
 
 from textual import events
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.experiment_control import ExperimentState, ExperimentView
 from pgtop_tune.runtime.session import Session

@@ -8,21 +8,21 @@ from typing import Final
 from msgspec import Struct
 from textual import events
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import count, duration
 from pgtop_tune.metrics.load import under_way
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentControl, ExperimentPreview, ExperimentRequest
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.parameters.applying import Applying
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.row import SettingRow
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, wrapped
-from pgtop_tune.units import count, duration
 
 _KEYS: Final = "Enter start  + - time  p parameters  b load  Esc back"
 _MINUTES: Final = (3, 5, 10, 20, 30, 60, 120)

@@ -7,6 +7,7 @@ from typing import Final
 
 from textual import events
 
+from pgtop_tune.base.units import wall_clock
 from pgtop_tune.diagnosis.finding import Advice, Diagnosis, Finding, FindingKind, ParameterAdvice
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
@@ -14,7 +15,6 @@ from pgtop_tune.tui.findings.line import STYLES
 from pgtop_tune.tui.pages.registry import NAMES, PAGES
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, hanging, labelled, wrapped
-from pgtop_tune.units import wall_clock
 
 _LABEL_CELLS: Final = 38
 _MOST_NAMED: Final = 12

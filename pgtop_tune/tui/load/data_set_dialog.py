@@ -6,16 +6,16 @@ from typing import Final
 
 from textual import events
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import age, count, size
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.load_control import DataSetMade, LoadControl, MakingPlan, MakingPreview, MakingProgress
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.dialogs.form import ChoiceField, Form, WordField
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
-from pgtop_tune.units import age, count, size
 
 # A data set in the making, and what making one would mean. Pure.
 

@@ -9,14 +9,15 @@ from typing import Final
 from msgspec.structs import replace
 from textual import events
 
-from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import clock, count, with_ms
 from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, UNDER_WAY, run_of, under_way
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, LoadSpec, ProfileSummary, RunState
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.load_control import DatasetFound, LoadControl, LoadState
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.dialogs.form import ChoiceField, Form, NumberField, WordField
 from pgtop_tune.tui.load.data_set_dialog import InitDialog, making_lines
@@ -24,7 +25,6 @@ from pgtop_tune.tui.load.results_dialog import ResultsDialog, step_table
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
-from pgtop_tune.units import clock, count, with_ms
 
 # Steps of a load: which, for how long each, and what is done before each.
 

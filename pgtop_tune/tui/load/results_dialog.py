@@ -6,18 +6,18 @@ from typing import Final
 
 from textual import events
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, count, marked_ms, ms, number
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.model.run_result import Doubt, LatencySummary, RunResult, RunVerdict
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.load_control import LoadSeries
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, ChartSeries, chart_lines
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, text_of, wrapped
 from pgtop_tune.tui.widgets.table import Cell, Column, table_lines
-from pgtop_tune.units import UNKNOWN, count, marked_ms, ms, number
 
 # The record of a run for reading: the final report, percentiles, statements, and how far it can be trusted. Pure.
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
+from pgtop_tune.base.units import count
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.listing import ListingView, row_key, shown_columns
@@ -24,7 +25,6 @@ from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, shortened
 from pgtop_tune.tui.widgets.phrase import Phrase, head, lasting, padded
 from pgtop_tune.tui.widgets.table import GAP
-from pgtop_tune.units import count
 
 FROM: Final = 160
 """Cells of a screen from which on it has two halves."""

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import host_history as kept
@@ -19,7 +21,6 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, NETWORK, TABLES
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page
@@ -31,7 +32,6 @@ from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, fitting, head, labelled, padded
 from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, TimeAxis, axis_line, chart_marks, time_axis
-from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 # The machine over time: CPU by kind, throughput and await of the data disk, memory, pressure, one below the other.
 

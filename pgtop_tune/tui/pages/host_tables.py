@@ -9,6 +9,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, age, count, ms, percent, size
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import host_places as limits
@@ -22,10 +24,8 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.host import cap_text
 from pgtop_tune.tui.pages.page import PageColumn, PageTable, number, word
-from pgtop_tune.units import UNKNOWN, age, count, ms, percent, size
 
 S = TypeVar("S")
 Form = Callable[[float | None], str]

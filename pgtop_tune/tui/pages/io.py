@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import next_checkpoint
@@ -22,14 +24,12 @@ from pgtop_tune.metrics.io import (
 )
 from pgtop_tune.metrics.server import CACHE_HIT, FULL_PAGES, WAL_BYTES, is_on, setting
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.wal import device_phrases, full_page_share
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, rows_of, word
 from pgtop_tune.tui.pages.wal_facts import ARCHIVER, WAL
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
-from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 _NAMED: Final = 3
 """Readers and writers named in the summary."""

@@ -8,8 +8,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.page import MOST_ROWS, PageColumn, PageTable, SortValue, grown
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, wrapped

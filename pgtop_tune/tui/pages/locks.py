@@ -7,6 +7,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.sql_quoting import literal
+from pgtop_tune.base.units import UNKNOWN, age, count, ms
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, LockNode, lock_tree
 from pgtop_tune.metrics.lock_types import lock_types
@@ -14,8 +17,6 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
-from pgtop_tune.sql_quoting import literal
 from pgtop_tune.tui.dashboard.session_details import details_lines, locked_object
 from pgtop_tune.tui.dashboard.sessions import seldom
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, word
@@ -23,7 +24,6 @@ from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit, shortened, width
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, labelled, lasting, summed
-from pgtop_tune.units import UNKNOWN, age, count, ms
 
 # Waits for heavyweight locks by type of lock, on page 4: counted by the server beside the sampled ones.
 

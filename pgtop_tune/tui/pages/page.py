@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import NOT_YET, Unavailable
@@ -20,11 +22,9 @@ from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.scene.explain import Described
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
-from pgtop_tune.units import UNKNOWN
 
 SortValue = float | int | str | None
 """What rows are compared by; None is unknown and stands last in either direction."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size, with_ms
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.pool_sizes import server_shares
@@ -27,12 +29,10 @@ from pgtop_tune.metrics.pooler import (
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import ConsoleSample, Pooler
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.page import Page, PageTable, foreign, number, rows_of, word
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, spaced, summed
-from pgtop_tune.units import UNKNOWN, count, ms, percent, size, with_ms
 
 _MOST_LINES: Final = 4
 _SHOWN: Final = 80

@@ -5,6 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, age, count, ms, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.horizon import HorizonHolder, holders
@@ -21,13 +23,11 @@ from pgtop_tune.metrics.vacuum import age as xid_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.replication import PreparedTransaction, SubscriptionWorker
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, word
 from pgtop_tune.tui.pages.sessions import LOG, SETTINGS
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, spaced, summed
-from pgtop_tune.units import UNKNOWN, age, count, ms, size
 
 _OLD_XACTS: Final = 1_000_000.0
 """Transactions behind which a holder of the horizon is drawn red: dead rows of that many wait for it."""

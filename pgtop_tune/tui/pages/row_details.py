@@ -10,8 +10,8 @@ from msgspec import Struct
 from rich.cells import cell_len
 from textual import events
 
+from pgtop_tune.base.safe_text import printable
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import printable
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.terminal.clipboard import copy

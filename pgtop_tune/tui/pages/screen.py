@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 from textual import events
 
+from pgtop_tune.base.paths import content_of, private, replacing, state_dir
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.statement_plan import StatementToPlan
-from pgtop_tune.paths import content_of, private, replacing, state_dir
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.actions import ROWS, Action, footer_keys
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages import beside, listing

@@ -7,6 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
+from pgtop_tune.base.units import UNKNOWN, age, percent, wall_clock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import SetParameter, groups, limits, set_parameters
@@ -21,7 +22,6 @@ from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, numb
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit
 from pgtop_tune.tui.widgets.phrase import absence
-from pgtop_tune.units import UNKNOWN, age, percent, wall_clock
 
 # Tables about the server as a whole: connections and their limits (page 2), parameters that were set, its log (9).
 

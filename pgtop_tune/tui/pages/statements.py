@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size, wall_clock, with_ms
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import QPS, is_on
@@ -17,13 +19,11 @@ from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.model.statements import StatementCounters, StatementSample
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.page import Page, PageTable, number, word
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, lasting, spaced, summed
-from pgtop_tune.units import UNKNOWN, count, ms, percent, size, wall_clock, with_ms
 
 _VIEW: Final = "pg_stat_statements"
 _LABEL: Final = 18

@@ -9,17 +9,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 from textual import events
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, mean, percent
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.wait_paths import PROPERTIES, Grouped, Step, WaitProperty, grouped
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.query_texts import query_texts
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, shortened
 from pgtop_tune.tui.widgets.phrase import padded
 from pgtop_tune.tui.widgets.wait_style import wait_style
-from pgtop_tune.units import UNKNOWN, mean, percent
 
 _HEAD: Final = 3
 _FRAME_ROWS: Final = 2

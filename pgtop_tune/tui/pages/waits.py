@@ -9,6 +9,8 @@ from typing import Any, Final
 from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, count, mean, ms, percent
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, is_active
 from pgtop_tune.metrics.budget import latency_budget
@@ -27,7 +29,6 @@ from pgtop_tune.metrics.waits import (
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits, waits_axis, waits_needs, waits_rows
 from pgtop_tune.tui.dashboard.tail_line import behind, known_tail, tail_phrases_in_full
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, unless_hidden, word
@@ -37,7 +38,6 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import padded, summed
 from pgtop_tune.tui.widgets.wait_style import wait_style
-from pgtop_tune.units import UNKNOWN, count, mean, ms, percent
 
 # The tail's table on page 3: waits, blockers and statements of the slowest transactions alone.
 

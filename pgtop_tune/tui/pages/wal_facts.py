@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_TRIGGER, SINCE_CHECKPOINT
@@ -23,10 +25,8 @@ from pgtop_tune.metrics.server import FULL_PAGES, WAL_BYTES, WAL_SINCE_REDO, ful
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.widgets.phrase import lasting, spaced
-from pgtop_tune.units import UNKNOWN, count, ms, percent, size
 
 
 class WalFact(Struct, frozen=True):

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.changes.model.change_set import Change
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.parameters.change_words import told
 from pgtop_tune.tui.widgets.phrase import lasting
 

@@ -9,6 +9,8 @@ from msgspec import Struct
 from textual import events
 from textual.app import App
 
+from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import (
     ChangeState,
     HostChange,
@@ -22,10 +24,8 @@ from pgtop_tune.changes.model.change_set import Change, ChangeSet
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.changes.selection import in_order
-from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics.trip_wires import TripWire
 from pgtop_tune.runtime.engine import EngineClient
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.dialogs.prompt import PromptDialog

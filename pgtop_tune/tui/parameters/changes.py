@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.knob import Knob
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.model.change import (
     SYSTEM,
@@ -25,7 +26,6 @@ from pgtop_tune.changes.model.change import (
 )
 from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.ports import RestartControl
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.engine import EngineClient

@@ -6,8 +6,8 @@ from typing import Final
 
 from textual import events
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.model.change import Reach
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.trip_wires import WATCHED
 from pgtop_tune.runtime.session import Session

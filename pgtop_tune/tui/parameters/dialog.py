@@ -11,8 +11,8 @@ from textual import events
 
 from pgtop_tune.advice.facts import AdviceFacts, MachineLook
 from pgtop_tune.advice.proposal import propose
+from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.diagnosis.finding import ParameterAdvice
-from pgtop_tune.errors import PgtopError, UsageProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.durability import WINDOW, lost_in_a_crash

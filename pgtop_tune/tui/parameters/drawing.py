@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import choices
 from pgtop_tune.changes.model.change_set import Change, value_before
 from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.model.machine import AfterReboot, SystemSetting
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.parameters.row import LIVE, SettingRow, SettingTable, default_of, range_of, source_of
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Line, clip, fit, labelled, shortened

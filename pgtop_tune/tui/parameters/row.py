@@ -12,8 +12,8 @@ from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.knob import Knob, next_value
 from pgtop_tune.advice.listing import advised_value, differs, is_changed
 from pgtop_tune.advice.proposal import same
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change_set import Change
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import ValueRisk
 from pgtop_tune.model.absence import Unavailable

@@ -8,6 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import count, size, with_ms
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     Reach,
@@ -19,7 +21,6 @@ from pgtop_tune.changes.model.change import (
     of_reach,
 )
 from pgtop_tune.changes.selection import in_order
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.load import CLIENT_TPS, P50, P99
 from pgtop_tune.metrics.server import TPS, WAL_BYTES, client_backends
@@ -32,7 +33,6 @@ from pgtop_tune.tui.parameters.row import RESTART, SettingRow
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, wrapped
 from pgtop_tune.tui.widgets.phrase import lasting
-from pgtop_tune.units import count, size, with_ms
 
 KEEP_WITHIN_S: Final = 60.0
 _NAMES_AT_MOST: Final = 8

@@ -7,10 +7,10 @@ from typing import Any
 
 from textual.app import App
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.changes.selection import last
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.parameters.change_words import told
 from pgtop_tune.tui.parameters.changes import Changes

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import count
 from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall, waits
 from pgtop_tune.metrics.catalogue import Keyed, Metric
 from pgtop_tune.metrics.host_values import untold
@@ -16,7 +17,6 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD
 from pgtop_tune.tui.widgets.lines import PLAIN, Line
 from pgtop_tune.tui.widgets.phrase import padded
-from pgtop_tune.units import count
 
 
 class Described(Protocol):

@@ -8,6 +8,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import clock, percent, size, wall_clock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.own_cost import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
@@ -17,11 +19,9 @@ from pgtop_tune.model.postgres import NEWEST_MAJOR, ServerFacts, newer_than_know
 from pgtop_tune.runtime.load_control import LoadState
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, padded, value_of
-from pgtop_tune.units import clock, percent, size, wall_clock
 
 _NARROW: Final = 100
 _APART: Final = ("  ", PLAIN)

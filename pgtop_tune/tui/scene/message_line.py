@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.safe_text import one_line
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrap
 

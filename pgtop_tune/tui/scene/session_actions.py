@@ -9,7 +9,9 @@ from typing import Any, Final
 from textual import events
 from textual.app import App
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
@@ -19,14 +21,12 @@ from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.dashboard.session_details import find
 from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.terminal.clipboard import copy
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, hanging, wrapped
-from pgtop_tune.units import UNKNOWN
 
 # What EXPLAIN says of a session's statement, to read and to copy.
 

@@ -8,8 +8,8 @@ from pgtop_tune.model.events import EventKind
 from pgtop_tune.tui.scene.scene import SceneScreen
 
 if TYPE_CHECKING:
+    from pgtop_tune.base.secret import Secret
     from pgtop_tune.runtime.ports import RecordingState
-    from pgtop_tune.secret import Secret
     from pgtop_tune.tui.app_context import AppContext
 
 _INTERVALS_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)

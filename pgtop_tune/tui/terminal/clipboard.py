@@ -7,7 +7,7 @@ from typing import Any
 
 from textual.app import App
 
-from pgtop_tune.safe_text import pasteable
+from pgtop_tune.base.safe_text import pasteable
 
 
 def copy(app: App[Any], text: str, said: str) -> str:

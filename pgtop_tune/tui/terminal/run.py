@@ -5,8 +5,8 @@ from __future__ import annotations
 import concurrent.futures
 from typing import Final
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
-from pgtop_tune.errors import PgtopError
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions, ScreenOutcome
 from pgtop_tune.tui.terminal.liveness import TerminalWatch

@@ -28,8 +28,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.worker import WorkerFailed
 
-from pgtop_tune.errors import PgtopError
-from pgtop_tune.safe_text import printable, printable_lines
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import printable, printable_lines
 
 T = TypeVar("T")
 

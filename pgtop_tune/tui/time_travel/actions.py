@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pgtop_tune.errors import PgtopError, UsageProblem
+from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.ports import Landmark
 from pgtop_tune.runtime.window import HINT, Timeline, moment

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgtop_tune.base.units import clock, wall_clock, wall_moment
 from pgtop_tune.runtime.ports import TransportState
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit, width
-from pgtop_tune.units import clock, wall_clock, wall_moment
 
 _ROOM_FOR_TIME: Final = 70
 _ROOM_FOR_DATE: Final = 100

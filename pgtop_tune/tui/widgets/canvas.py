@@ -15,7 +15,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from pgtop_tune.safe_text import printable
+from pgtop_tune.base.safe_text import printable
 from pgtop_tune.tui.palette import PaletteTheme
 from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
 from pgtop_tune.tui.widgets.lines import ELSE, FILLED, ON, PLAIN, SHADE, SHADES, Line, text_width

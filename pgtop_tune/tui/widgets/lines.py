@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from pgtop_tune.safe_text import printable, printable_lines
+from pgtop_tune.base.safe_text import printable, printable_lines
 
 Span = tuple[str, str]
 Line = tuple[Span, ...]

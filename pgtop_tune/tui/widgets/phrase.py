@@ -7,13 +7,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import UNKNOWN, age, count
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Line, Span, fit, width, wrap
-from pgtop_tune.units import UNKNOWN, age, count
 
 
 class Phrase(Struct, frozen=True):

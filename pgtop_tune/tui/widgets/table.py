@@ -8,7 +8,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
-from pgtop_tune.safe_text import printable
+from pgtop_tune.base.safe_text import printable
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
 

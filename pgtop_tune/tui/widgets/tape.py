@@ -7,8 +7,8 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tui.widgets.chart import GUTTER, column_of
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 from rich.cells import cell_len
 
-from pgtop_tune.safe_text import one_line
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.tui.widgets.lines import Line, clip
 
 LIMIT: Final = 1_000

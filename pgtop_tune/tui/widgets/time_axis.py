@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import age, wall_clock
 from pgtop_tune.compare.statistics.alike import CONDITIONS
 from pgtop_tune.metrics import host_history, waits
 from pgtop_tune.metrics.load import CLIENT_TPS
@@ -22,7 +23,6 @@ from pgtop_tune.tui.widgets.columns import mean_columns
 from pgtop_tune.tui.widgets.glyphs import Glyphs
 from pgtop_tune.tui.widgets.lines import Line, Span
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, padded
-from pgtop_tune.units import age, wall_clock
 
 CHARTED: Final[tuple[Charted, ...]] = (
     *(CLIENT_TPS, TPS, OPEN_WHILE_STALLED),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.tuning.racing import record
 from pgtop_tune.tuning.search import Asking, Engine, Favoured, Finish, Outcome, Phase, Search, Spent
 from pgtop_tune.tuning.space import Point

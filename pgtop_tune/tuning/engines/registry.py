@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.tuning.engines.bayes import bayes
 from pgtop_tune.tuning.engines.climb import climb
 from pgtop_tune.tuning.search import Engine

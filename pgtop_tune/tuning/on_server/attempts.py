@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pgtop_tune.errors import ConnectionProblem
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, Disturbed, Evaluator
 from pgtop_tune.tuning.search import Evaluation, Outcome, Phase

@@ -15,12 +15,12 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.sides.statements import Look, mean_ms, summed
 from pgtop_tune.compare.statement_rows import ENOUGH_CALLS
 from pgtop_tune.experiment.attribution import attribution
 from pgtop_tune.experiment.switchback.blocks import QUICK, Arm, Block, Pair
 from pgtop_tune.experiment.switchback.same_mix import FixedMix, fixed_mix
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tuning.on_server.load_shape import MOVED, TIMES, idle, largest_gain, moved, rate_words
 from pgtop_tune.tuning.search import Evaluation
 from pgtop_tune.tuning.space import Point

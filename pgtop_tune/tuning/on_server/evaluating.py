@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Final
 
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
 from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown, live_values
 from pgtop_tune.experiment.switchback.blocks import Block, Lengths, Pair

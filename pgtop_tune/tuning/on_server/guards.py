@@ -9,11 +9,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import MB, about, duration
 from pgtop_tune.changes.start.values import ValuesAfter
 from pgtop_tune.experiment.memory_after import memory_after
 from pgtop_tune.metrics.memory_rule import terms
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.units import MB, about, duration
 
 _MEMORY_SHARE: Final = 0.9
 _WAL_SHARE: Final = 0.6

@@ -9,7 +9,7 @@ from typing import Final
 
 from pgtop_tune.advice.knobs.catalogue import BY_NAME, GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.parameter_values import parse, show

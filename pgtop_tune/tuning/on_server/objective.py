@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.experiment.switchback.blocks import Block
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.tuning.plan import Constraint

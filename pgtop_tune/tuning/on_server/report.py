@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import duration
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart
 from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.words import moment
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tuning.on_server.journal import KeptTuning
 from pgtop_tune.tuning.on_server.words import (
     SAME_MIX_WORDS,
@@ -25,7 +26,6 @@ from pgtop_tune.tuning.on_server.words import (
 from pgtop_tune.tuning.result import Result
 from pgtop_tune.tuning.search import Finish, Phase, Raced, Tried
 from pgtop_tune.tuning.space import Dimension
-from pgtop_tune.units import duration
 
 _LONGEST: Final = 200
 

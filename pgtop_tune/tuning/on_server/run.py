@@ -11,7 +11,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.units import about, duration
 from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.plan.run import SPARE_BYTES
@@ -23,7 +24,6 @@ from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line
 from pgtop_tune.tuning.protocol import Event, NewConditions, Released, Tuning
 from pgtop_tune.tuning.result import Result
 from pgtop_tune.tuning.search import Evaluation
-from pgtop_tune.units import about, duration
 
 _LOAD_S: Final = 600.0
 """A load that has stopped is waited for so long."""

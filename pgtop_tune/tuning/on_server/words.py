@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import counted, duration
 from pgtop_tune.experiment.prediction import score_words
-from pgtop_tune.safe_text import one_line
 from pgtop_tune.tuning.ablation import Examined, Fate
 from pgtop_tune.tuning.confirming import Confirmed
 from pgtop_tune.tuning.on_server.evaluating import WAIT
@@ -16,7 +17,6 @@ from pgtop_tune.tuning.on_server.objective import FIGURES
 from pgtop_tune.tuning.protocol import Progress
 from pgtop_tune.tuning.result import Ending, Result
 from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
-from pgtop_tune.units import counted, duration
 
 _REASON: Final = 160
 _LEAST_WAIT_MS: Final = 0.01

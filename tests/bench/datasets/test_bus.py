@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem
 from pgtop_tune.bench.argv import run_argv
 from pgtop_tune.bench.datasets.bus import BLOCK_TICKETS, SEATS, TABLES, BusPlan, parse_size, rows_of
 from pgtop_tune.bench.datasets.bus_make import GENERATE, make_bus
@@ -26,7 +27,6 @@ from pgtop_tune.bench.messages import hint_for, last_words
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import PROTOCOLS, SHIPPED, Profile, load_profiles, with_variables
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, LoadProblem
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session

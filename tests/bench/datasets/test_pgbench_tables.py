@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, estimated_bytes, heap_bytes, initialise_argv
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.errors import LoadProblem
 
 PGBENCH = Pgbench(Path("/usr/bin/pgbench"), 180000, "18.0")
 ENDPOINT = LoadEndpoint("", 5433, "bench", "shop")

@@ -8,13 +8,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, estimated_bytes, initialise
 from pgtop_tune.bench.datasets.progress import InitialiseProgress
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_bus, recognise_pgbench
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 from tests.support.servers import conninfo

@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.changes.confirm.orphans import PendingWatch, leave_watchdogs
 from pgtop_tune.changes.journal import JournalText, journals, read
 from pgtop_tune.changes.machine.control import HostControl
@@ -20,7 +21,6 @@ from pgtop_tune.changes.model.change import ChangeState, ParameterChange
 from pgtop_tune.changes.model.pending_set import SetOwner
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.cli.test_set import shown
 from tests.cli.test_set_moving import started

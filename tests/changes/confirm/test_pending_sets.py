@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, UsageProblem
 from pgtop_tune.changes import change_sets
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
@@ -15,7 +16,6 @@ from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParame
 from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import AdoptedSet, AdoptionControl, RestartControl
-from pgtop_tune.errors import ConnectionProblem, UsageProblem
 from pgtop_tune.metrics.trip_wires import trip_wire
 from pgtop_tune.model.events import Event
 from pgtop_tune.runtime.ports import Step

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import HostProblem
 from pgtop_tune.changes.machine import announcements
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import Terms, WantedSetting
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import HostProblem
 from tests.host.made_machine import SWAPPINESS, Machine
 from tests.support.machine_tree import snapshot
 from tests.support.makers import leave_pending

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pgtop_tune.base.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.changes.machine import one_change as setting_change
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import ChangeState
-from pgtop_tune.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.system_settings import path_of
 from pgtop_tune.model.absence import Unavailable

@@ -16,6 +16,7 @@ from typing import Final
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
@@ -27,7 +28,6 @@ from pgtop_tune.changes.server.one_change import now_ms
 from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from tests.changes.server.test_control import ROOT
 from tests.postgres.conftest import place
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl

@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
@@ -21,7 +22,6 @@ from pgtop_tune.changes.restart.returning import leads_to
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.postmaster import Listening
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from tests.changes.restart.test_control import settled
 from tests.postgres.conftest import place

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.changes.restart.recovery import check_recorded
 from pgtop_tune.cluster.service import run
-from pgtop_tune.errors import ClusterProblem
 from pgtop_tune.model.instance import ServerPlace
 
 pytestmark = pytest.mark.root

@@ -15,9 +15,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import PendingElsewhere
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import PendingElsewhere
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.changes.server.test_control import ROOT, auto_conf
 from tests.changes.server.test_matrix_of_accounts import Account, value

@@ -12,10 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ChangedMeanwhile, ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.changes.model.change import ChangeState
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ChangedMeanwhile, ConnectionProblem, JournalProblem, ServerProblem
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from pgtop_tune.base.errors import PendingElsewhere
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, Terms, WantedParameter
@@ -22,7 +23,6 @@ from pgtop_tune.changes.server.markers import Marker, encoded, is_hidden, marker
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.reverting import try_to_revert
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import PendingElsewhere
 from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.experiment.switchback.arms import Arms, Rival
 from pgtop_tune.experiment.switchback.blocks import Arm

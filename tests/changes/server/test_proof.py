@@ -11,9 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.model.change import Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ServerProblem
 from tests.changes.server.test_control import auto_conf, control_of, settings
 from tests.cli.runs import run
 from tests.postgres.conftest import place

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.changes.server import session_runner
 from pgtop_tune.changes.server.session_runner import SessionRunner
-from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.postgres.server.conninfo import resolve
 
 

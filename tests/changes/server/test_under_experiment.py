@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.runtime.running_experiments import Announcement, server_of_instance
 from tests.postgres.conftest import place
 from tests.support.experiments import RUNNING

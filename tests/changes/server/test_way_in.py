@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import LockedOut, ServerProblem, UnsafeChange
 from pgtop_tune.changes.model.change import SYSTEM, ChangeState, Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
@@ -19,7 +20,6 @@ from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.statements import statement
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import LockedOut, ServerProblem, UnsafeChange
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from tests.cli.runs import run

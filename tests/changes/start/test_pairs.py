@@ -9,12 +9,12 @@ from typing import Final
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ClusterProblem, PgtopError
 from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ClusterProblem, PgtopError
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.support.servers import conninfo
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.support.servers import conninfo
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.changes.restart.test_moving import free_port
 from tests.support.by_pg_ctl import by_pg_ctl

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.experiment.plan.estimate import estimate, refusals
 from pgtop_tune.experiment.plan.model import BoundPlan
 from pgtop_tune.experiment.plan.reviewed import check_reviewed, keep_reviewed, plan_hash

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import to_builtins
 
-from pgtop_tune.errors import JournalProblem
+from pgtop_tune.base.errors import JournalProblem
 from pgtop_tune.experiment.plan.log import FILE, ExperimentLog, complete, entries, is_running, read_entries
 from pgtop_tune.experiment.plan.results import CellResult, MadeData, outcome_of
 from tests.support.plans import bound_text

@@ -11,13 +11,13 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.datasets.pgbench_tables import Initialised, PgbenchShape, initialise
 from pgtop_tune.bench.datasets.recognise import recognise_pgbench
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.log import ExperimentLog, read_entries
 from pgtop_tune.experiment.plan.parts import ExperimentParts

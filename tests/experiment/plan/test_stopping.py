@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 from msgspec import to_builtins
 
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.bench.datasets.pgbench_tables import Initialised
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.plan.log import ExperimentLog, read_entries
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan

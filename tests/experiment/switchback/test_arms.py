@@ -10,12 +10,12 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown, resolved
 from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.model.postgres import Parameter

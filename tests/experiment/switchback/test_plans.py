@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.compare.statement_rows import SAME_MIX
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.experiment.switchback.evaluation import evaluate
 from pgtop_tune.experiment.switchback.plans import (
     PlanPair,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.compare.statistics.switchback import Paired, decide
-from pgtop_tune.errors import ServerProblem, UsageProblem
 from pgtop_tune.experiment.switchback.arms import Rival
 from pgtop_tune.experiment.switchback.blocks import Arm, Lengths
 from pgtop_tune.experiment.switchback.separate_blocks import SeparateBlocks, SeparatePlan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
 from tests.support.screens import ScriptedParameters
 

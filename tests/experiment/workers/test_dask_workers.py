@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
 from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
 

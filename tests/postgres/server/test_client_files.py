@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.cli.runs import run
 

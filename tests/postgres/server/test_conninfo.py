@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.postgres.server.conninfo import resolve
-from pgtop_tune.secret import Secret
 
 
 @pytest.fixture(autouse=True)

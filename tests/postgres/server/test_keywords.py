@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg import pq
 
+from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PgtopError, UsageProblem
 from pgtop_tune.bench.argv import endpoint_words
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import environment as pgbench_environment
@@ -21,7 +22,6 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.live_options import pooler_addresses
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, NotLetIn, PgtopError, UsageProblem
 from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.pooler.console import open_console
 from pgtop_tune.postgres.reader import PostgresReader

@@ -13,8 +13,9 @@ import asyncpg
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem
+from pgtop_tune.base.start_options import with_settings
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.queries import inventory, sql
@@ -24,7 +25,6 @@ from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.libpq_connection import LibpqConnection
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.start_options import with_settings
 from tests.postgres.conftest import by_libpq, place
 from tests.support.processes import eventually
 from tests.support.servers import conninfo

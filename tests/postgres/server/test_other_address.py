@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.other_address import OtherAddress, resolve_other
-from pgtop_tune.secret import Secret
 
 OURS = "of our server"
 FORMS = (

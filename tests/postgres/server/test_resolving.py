@@ -14,9 +14,9 @@ from tests.cli.runs import ROOT, environment
 
 _ASKED = """
 import json, os, signal, sys
-from pgtop_tune.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.postgres.server import resolving
-from pgtop_tune.secret import Secret
+from pgtop_tune.base.secret import Secret
 
 def told(asked):
     try:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, resolve
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.postgres import ParameterSample
 from pgtop_tune.postgres.server.own_sessions import as_set, of_major, options

@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 from psycopg import sql
 
+from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, PlanRisk, QueryPlan
 from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
-from pgtop_tune.secret import without_secrets
 from tests.postgres.conftest import Superuser, place
 from tests.support.servers import conninfo
 

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.backend_action import PlanRisk, QueryPlan
 from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
-from pgtop_tune.secret import Secret
 from tests.postgres.conftest import place
 from tests.postgres.statements.test_backend_control import key_of
 from tests.support.processes import eventually

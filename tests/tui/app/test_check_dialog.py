@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.changes.change_sets import BACKSTOP_S
-from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.report import Accepted, Result
 from pgtop_tune.model.postgres import Parameter

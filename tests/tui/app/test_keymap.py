@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.tui.actions import ACTIONS, Need, available, check_keymap, footer_keys, keys_of
 from pgtop_tune.tui.app import PgtopApp

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
-from pgtop_tune.errors import ServerProblem
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard

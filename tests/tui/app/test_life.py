@@ -10,14 +10,14 @@ import pytest
 from msgspec.structs import replace
 from textual.geometry import Size
 
-from pgtop_tune.errors import ConnectionProblem, UsageProblem
+from pgtop_tune.base.errors import ConnectionProblem, UsageProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.ports import Step
-from pgtop_tune.secret import Secret
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard

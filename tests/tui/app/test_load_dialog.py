@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import LoadProblem
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.model.bench import BenchSample, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.load_control import DatasetFound

@@ -7,7 +7,7 @@ import threading
 
 from msgspec.structs import replace
 
-from pgtop_tune.errors import LoadProblem
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, LoadState, MakingPlan, MakingProgress
 from pgtop_tune.runtime.ports import Step

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.changes.change_sets import BACKSTOP_S
-from pgtop_tune.errors import ConnectionProblem
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from tests.support.frames import frame

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.runtime.lazy import Lazy
 from pgtop_tune.tui.controls import ScreenOptions, Services

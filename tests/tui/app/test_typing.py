@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.safe_text import printable_lines
 from pgtop_tune.tui.load.dialog import LoadForm
 from pgtop_tune.tui.widgets.glyphs import UNICODE
 from pgtop_tune.tui.widgets.lines import hanging, labelled, text_of, width, wrap

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.errors import UsageProblem
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.health.against import measured_in
 from pgtop_tune.health.formats.writers import json_lines
 from pgtop_tune.health.judge import judge

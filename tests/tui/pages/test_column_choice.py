@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.paths import state_dir
+from pgtop_tune.base.paths import state_dir
 from pgtop_tune.tui.pages.page import PageColumn, PageTable
 from pgtop_tune.tui.pages.screen import ColumnChoice
 

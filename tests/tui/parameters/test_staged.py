@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change import SYSTEM, Reach, Scope, ScopeKind
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pgtop_tune import units
+from pgtop_tune.base import units
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.tui.widgets.chart import (
     GUTTER,

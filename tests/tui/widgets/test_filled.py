@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgtop_tune import units
+from pgtop_tune.base import units
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.tui.widgets import filled
 from pgtop_tune.tui.widgets.chart import ArmBand, ChartMark

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import pytest
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.experiment.switchback.arms import as_shown
 from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.model.parameter_values import check_value

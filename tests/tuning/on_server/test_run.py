@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, ServerProblem, UsageProblem
 from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.written import report_markdown
-from pgtop_tune.errors import ConnectionProblem, JournalProblem, ServerProblem, UsageProblem
 from pgtop_tune.experiment.plan.log import FILE, ExperimentLog
 from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.switchback.blocks import Arm

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.units import age, count
 from pgtop_tune.cli.commands.bench.shared import InitWords, TableFormat, opened
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.output import tell
-from pgtop_tune.errors import LoadProblem
 from pgtop_tune.model.run_result import INIT_FORMAT
-from pgtop_tune.units import age, count
 
 if TYPE_CHECKING:
     from pgtop_tune.bench.datasets.bus import BusPlan
@@ -222,10 +222,10 @@ def pgbench_making(given: InitWords, words: ConnectionWords) -> StepsMade:
 
 def bus_making(given: InitWords, words: ConnectionWords) -> StepsMade:
     """The bus company's tables; what an earlier making left is gone on with."""
+    from pgtop_tune.base.units import count
     from pgtop_tune.bench.datasets.bus import VERSION, BusPlan, parse_size
     from pgtop_tune.bench.datasets.pgbench_tables import Initialised
     from pgtop_tune.cli.signals import run_until_signalled
-    from pgtop_tune.units import count
 
     plan = BusPlan(
         tickets=parse_size(given.size or "6M"),
@@ -300,7 +300,7 @@ def may_replace(database: str, what: str, found: str, *, force: bool, ask: Calla
 
 
 def _asked(question: str) -> str:
-    from pgtop_tune.safe_text import printable
+    from pgtop_tune.base.safe_text import printable
 
     print(printable(question), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().rstrip("\n")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.load_options import LOAD, Clients, ProtocolChoice, Rate, Threads
-from pgtop_tune.errors import UsageProblem
 from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.connecting import ConnectionWords
-from pgtop_tune.errors import UsageProblem
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -59,8 +59,8 @@ async def opened(words: ConnectionWords) -> AsyncIterator[tuple[PsycopgSession, 
         ConnectionProblem: Not there, or it does not let us in.
         LoadProblem: A statement was refused while it was open.
     """
+    from pgtop_tune.base.errors import LoadProblem, PasswordNeeded, ServerProblem
     from pgtop_tune.cli.connecting import ask_password, can_ask, resolve_words
-    from pgtop_tune.errors import LoadProblem, PasswordNeeded, ServerProblem
     from pgtop_tune.postgres.server.sql_session import open_sql_session
 
     conninfo = resolve_words(words)

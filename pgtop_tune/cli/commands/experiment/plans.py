@@ -9,10 +9,10 @@ from typing import Annotated, Final
 import typer
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory
 from pgtop_tune.cli.connecting import ConnectionOptions
-from pgtop_tune.errors import UsageProblem
 
 _OVERRIDES: Final = "In place of what the plan says"
 

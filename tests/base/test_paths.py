@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune import paths
-from pgtop_tune.errors import RecordingProblem
-from pgtop_tune.paths import data_dir, journal_dir, new_file, private, replacing, state_dir
+from pgtop_tune.base import paths
+from pgtop_tune.base.errors import RecordingProblem
+from pgtop_tune.base.paths import data_dir, journal_dir, new_file, private, replacing, state_dir
 from pgtop_tune.recording.writer import NameLock, RecordingWriter
 from tests.support.recordings import HEADER
 

@@ -6,8 +6,8 @@ import os
 import shlex
 from pathlib import Path
 
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.paths import account_name, config_dir, data_dir, state_dir
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import account_name, config_dir, data_dir, state_dir
 
 
 def refusal(path: Path) -> tuple[str, str] | None:

@@ -1,8 +1,10 @@
+"""Secrets: a password on its way to a driver, and the masking of those that stand in foreign text."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgtop_tune.secret_tokens import HINTS, MASK, token_spans
+from pgtop_tune.base.secret_tokens import HINTS, MASK, token_spans
 
 __all__ = ["MASK", "Secret", "without_secrets"]
 
@@ -50,7 +52,7 @@ def without_secrets(text: str) -> str:
     # Most texts have none, and the patterns take longer to make than the first picture may wait.
     if not any(hint in small for hint in HINTS):
         return text
-    from pgtop_tune.secret_words import announced_spans
+    from pgtop_tune.base.secret_words import announced_spans
 
     spans = announced_spans(text)
     return _masked(text, spans) if spans else text

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from pgtop_tune.errors import UsageProblem
-from pgtop_tune.paths import config_dir, content_of
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import config_dir, content_of
 
 FILE_NAME: Final = "config.toml"
 
@@ -66,7 +66,7 @@ def load_config(path: Path | None = None) -> Config:
     except OSError as problem:
         hint = "fix its permissions" if isinstance(problem, PermissionError) else "a file is expected there, or none"
         raise UsageProblem(f"{file} cannot be read: {problem.strerror}", hint) from None
-    from pgtop_tune.toml_text import NotToml, tables_of, text_of
+    from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
 
     try:
         parsed = tables_of(text_of(content))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NewType
 
-from pgtop_tune.safe_text import is_plain
+from pgtop_tune.base.safe_text import is_plain
 
 _QUOTED: Final = re.compile(r"""(?P<name>"(?:[^"]|"")*")|'(?:[^']|'')*'""")
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "'": "''"}

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from pgtop_tune.foreign_directory import is_private_place, walked
+from pgtop_tune.base.foreign_directory import is_private_place, walked
 
 APPLICATION: Final = "pgtop-tune"
 _OF_THE_USER: Final = 0o700

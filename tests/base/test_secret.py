@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import Literal
 
-from pgtop_tune.secret import MASK, without_secrets
+from pgtop_tune.base.secret import MASK, without_secrets
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune import units
-from pgtop_tune.units import GB, KB, MB, about
+from pgtop_tune.base import units
+from pgtop_tune.base.units import GB, KB, MB, about
 
 POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
 

@@ -6,13 +6,13 @@ import psycopg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pgtop_tune.base.safe_text import printable
+from pgtop_tune.base.sql_quoting import composed, identifier, literal, quoted, unmistakable
 from pgtop_tune.changes.model.change import Scope, ScopeKind
 from pgtop_tune.changes.statements import statement
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.rules import Scoped
 from pgtop_tune.model.absence import grant
-from pgtop_tune.safe_text import printable
-from pgtop_tune.sql_quoting import composed, identifier, literal, quoted, unmistakable
 from tests.support.servers import conninfo
 
 HOSTILE = 't"; DROP TABLE x;\n--\x1b[2J\r\\0041 \u202e \x9b \u2028 \U000e0041'

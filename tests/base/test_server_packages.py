@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.server_packages import installed, remedy
+from pgtop_tune.base.server_packages import installed, remedy
 
 MADE = (
     "usr/lib/postgresql/15/bin",

@@ -20,14 +20,11 @@ from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHa
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
 from pgtop_tune.changes.selection import around_server
+from pgtop_tune.changes.watchdogs import RESTART_S
 from pgtop_tune.model.absence import Unavailable
 
 AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
-MAKING_S: Final = 900.0
-"""More for the halves of a set with a deadline, until both are made: a restart may be another user's."""
-BACKSTOP_S: Final = 2.0
-"""After the deadline each half reverts by itself, then the process that waits for our end."""
 
 
 class _Step(Struct, frozen=True):
@@ -72,7 +69,7 @@ class ChangeSets:
 
         Args:
             wanted: Planned or not.
-            terms: The doors get a deadline a little later than the one of the terms: theirs is the backstop.
+            terms: With a deadline, that counts from when both halves are made.
 
         Raises:
             UsageProblem: There is no way to the machine.
@@ -82,14 +79,14 @@ class ChangeSets:
         if wanted.of_machine and self._machine is None:
             raise UsageProblem("the settings of the machine cannot be changed from here")
         planned = await self.plan(wanted)
-        within_s = None if terms.keep_within_s is None else terms.keep_within_s + BACKSTOP_S
-        terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12], keep_within_s=within_s)
+        within_s = terms.keep_within_s
+        terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])
         if not planned.of_machine:
             self._without_machine.add(terms.set_id)
         made = Settled(set_id=terms.set_id)
         steps = self._steps(planned)
         if within_s is not None and len(steps) > 1:
-            terms = replace(terms, keep_within_s=within_s + MAKING_S)
+            terms = replace(terms, keep_within_s=within_s + RESTART_S)
         try:
             for step in steps:
                 made = await step.make(made, terms)

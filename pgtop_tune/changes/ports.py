@@ -164,10 +164,6 @@ class MachineControl(Protocol):
         """See `SetControl.lost`."""
         ...
 
-    async def revert_overdue(self) -> tuple[HostChange, ...]:
-        """Takes back what nobody kept in time, also of processes that are gone."""
-        ...
-
     async def in_force(self) -> tuple[HostChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
         ...
@@ -266,10 +262,6 @@ class ChangeControl(ParameterControl, SetControl, Protocol):
 
     async def any_in_force(self) -> bool:
         """Whether a journal, of whichever server, holds changes in force; asks no server."""
-        ...
-
-    async def revert_overdue(self) -> tuple[ParameterChange, ...]:
-        """Takes back what nobody kept in time, also of processes that are gone."""
         ...
 
     async def claim_experiment(self, names: Sequence[str] = ()) -> None:

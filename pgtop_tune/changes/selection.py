@@ -5,7 +5,7 @@ The same words for changes of the server and of its machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from pgtop_tune.base.errors import UsageProblem
@@ -59,6 +59,15 @@ def since(moment_ms: int) -> Selection:
 
     def selected(in_force: Sequence[C], /) -> Sequence[C]:
         return [change for change in in_force if change.at_ms > moment_ms]
+
+    return selected
+
+
+def of_sets(set_ids: Collection[str]) -> Selection:
+    """Changes of some change sets."""
+
+    def selected(in_force: Sequence[C], /) -> Sequence[C]:
+        return [change for change in in_force if (change.set_id or change.id) in set_ids]
 
     return selected
 

@@ -11,11 +11,10 @@ from typing import Final
 from pgtop_tune.advice.knobs.system import BY_NAME, knob_of
 from pgtop_tune.base.errors import HostProblem, UsageProblem
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
-from pgtop_tune.changes.machine.change_set import guard_machine_set
 from pgtop_tune.changes.machine.control import HostControl, revert
 from pgtop_tune.changes.model.change import HostChange, Terms, WantedSetting
 from pgtop_tune.changes.selection import named
-from pgtop_tune.changes.server.reverting import guard_set
+from pgtop_tune.changes.watchdogs import guard_machine_set, guard_set
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS, server_directories
 from pgtop_tune.host.locality import local_postmaster, working_directory

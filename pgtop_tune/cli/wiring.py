@@ -19,8 +19,8 @@ from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
-from pgtop_tune.changes.server.reverting import guard_set
 from pgtop_tune.changes.server.session_runner import own_sql_session
+from pgtop_tune.changes.watchdogs import guard_set
 from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching

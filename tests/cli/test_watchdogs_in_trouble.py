@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.base.errors import ServerProblem
-from pgtop_tune.changes.deadlines import LAST_ATTEMPT
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.watchdogs import LAST_ATTEMPT
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import run
 from tests.cli.test_set import shown

@@ -11,10 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import HostProblem, JournalProblem, UsageProblem
+from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine import one_change as setting_change
 from pgtop_tune.changes.machine.control import HostControl, machine, revert
 from pgtop_tune.changes.model.change import Terms, WantedSetting
+from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.host.system_settings import path_of
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
@@ -38,9 +41,9 @@ def test_a_set_is_kept_and_reverted_together_and_nothing_else_with_it(made: Mach
 def test_what_was_on_trial_and_not_kept_is_taken_back_by_whoever_looks_next(made: Machine) -> None:
     now_ms = time.time_ns() // 1_000_000
     made.change("vm.overcommit_memory", "2")
-    made.pending("vm.swappiness", "1", now_ms - 1)
+    late = made.pending("vm.swappiness", "1", now_ms - 1)
     made.pending("vm.zone_reclaim_mode", "1", now_ms + 3_600_000)
-    (back,) = asyncio.run(made.control.revert_overdue())
+    (back,) = asyncio.run(made.control.revert_overdue([late.set_id or late.id]))
     assert (back.name, back.message) == ("vm.swappiness", "not confirmed in time")
     assert made.text(SWAPPINESS) == "60\n"
     assert len(asyncio.run(made.control.in_force())) == 2
@@ -64,13 +67,15 @@ async def test_a_set_on_trial_is_taken_back_when_its_time_is_over(made: Machine)
     before = snapshot(made.root)
     waiting = Waiting()
     control = HostControl(root=made.root, directory=made.journals, guard=waiting)
-    changes = await control.apply_set(ORDERED, Terms(keep_within_s=0.2, reason="a try"))
+    pending = PendingSets(ChangeSets(None, control), lambda event: None)
+    changes = (await pending.apply(ChangeSet(settings=ORDERED), Terms(keep_within_s=0.2, reason="a try"))).settings
     assert waiting.sets == [changes[0].set_id] == [changes[1].set_id]
     assert [(each.kept, each.reason) for each in changes] == [(False, "a try")] * 2
     async with asyncio.timeout(60):
-        while await control.in_force():
-            await asyncio.sleep(0.05)
+        await pending.over(changes[0].set_id)
+    assert await control.in_force() == ()
     assert snapshot(made.root) == before
+    pending.close()
 
 
 async def test_a_set_on_trial_ends_with_the_session_and_a_kept_one_does_not(made: Machine) -> None:

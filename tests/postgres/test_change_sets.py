@@ -146,7 +146,7 @@ async def test_what_can_lose_data_is_refused_until_it_is_unlocked_and_ends_with_
 async def test_what_can_lose_data_stays_when_it_is_kept_in_time_and_still_ends_with_us(
     server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.changes.deadlines.LATER_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.changes.watchdogs.LATER_S", 0.0)
     before, file_before = settings(server), auto_conf(server)
     control = fenced(server, tmp_path, UNLOCKABLE)
     terms = Terms(keep_within_s=1.0, confirmed=frozenset({"fsync"}))

@@ -14,12 +14,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.selection import overdue
 from pgtop_tune.changes.server.one_change import now_ms
 from pgtop_tune.changes.server.reverting import revert
+from pgtop_tune.changes.watchdogs import Watchdogs
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.changes.server.test_control import ROOT, auto_conf, control_of, settings
 from tests.postgres.conftest import place
@@ -44,7 +44,10 @@ async def until_shown(server: Throwaway, name: str, value: str) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_what_nobody_keeps_is_taken_back_in_time(server: Throwaway, tmp_path: Path) -> None:
+async def test_what_nobody_keeps_is_taken_back_in_time(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgtop_tune.changes.watchdogs.LATER_S", 0.0)
     before, file_before = settings(server), auto_conf(server)
     control = control_of(server, tmp_path)
     made = await control.apply_set(TWO, Terms(keep_within_s=1.0))
@@ -127,13 +130,12 @@ async def test_what_is_overdue_is_taken_back_by_whoever_looks(
     server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool
 ) -> None:
     """After a power loss nobody waits any more: the journal does."""
-    for ends_it in ("guard", "begin"):
-        monkeypatch.setattr(Deadlines, ends_it, lambda *arguments: None)
+    monkeypatch.setattr(Watchdogs, "guard", lambda *arguments: None)
     file_before = auto_conf(server)
     control = control_of(server, tmp_path)
-    await control.apply_set(TWO, Terms(keep_within_s=-1.0))
+    made = await control.apply_set(TWO, Terms(keep_within_s=-1.0))
     if ours:
-        undone = await control.revert_overdue()
+        undone = await control.revert_overdue([made[0].set_id])
     else:
         undone = await asyncio.to_thread(revert, place(server), overdue(now_ms()), directory=tmp_path)
     assert [change.name for change in undone] == ["max_wal_size", "work_mem"]

@@ -187,9 +187,6 @@ class ScriptedParameters:
             back.append(replace(change, state=ChangeState.REVERTED, shown_after=before))
         return tuple(back)
 
-    async def revert_overdue(self) -> tuple[ParameterChange, ...]:
-        return ()
-
     async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:
         return ()
 

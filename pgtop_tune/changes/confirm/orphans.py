@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,16 +22,15 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, NotLetIn, PgtopError
 from pgtop_tune.base.units import wall_clock
-from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
 from pgtop_tune.changes.journal import Journal, JournalText, journals, owed_bytes, read, read_all, write_owed
-from pgtop_tune.changes.machine.change_set import guard_machine_set
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange
 from pgtop_tune.changes.model.change_set import Change, value_before
-from pgtop_tune.changes.model.pending_set import Holder, PendingSet, outlived_losses, pending_sets
+from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, Holder, PendingSet, outlived_losses, pending_sets
 from pgtop_tune.changes.ports import AdoptedSet
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import now_ms
+from pgtop_tune.changes.watchdogs import guard_machine_set
 from pgtop_tune.process.process_key import own_key
 from pgtop_tune.runtime.running_experiments import running_experiments
 
@@ -74,8 +74,6 @@ UNKNOWN: Final = "unconfirmed changes may be in force"
 _LOOK_S: Final = 2.0
 _REFUSED_S: Final = 10.0
 """After a refusal, of a change or of a password: a server hardly changes its mind sooner."""
-_GRACE_MS: Final = 10_000
-"""A set of our own has its own timer, with a restart where it takes one."""
 
 
 def refusal(problem: PgtopError) -> str:
@@ -163,7 +161,7 @@ class PendingWatch:
     def _is_wanted_on_server(self, known: tuple[Path, ...] | None) -> bool:
         for path in journals(self._directory) if known is None else known:
             text = self._text(path)
-            if self._is_wanted(pending_sets(text.in_force, text.owners)):
+            if self._is_wanted(_pending(text)):
                 return True
             if outlived_losses(text.in_force, text.owners):
                 return True
@@ -178,15 +176,15 @@ class PendingWatch:
         now, own = now_ms(), own_key()
         for each in pending:
             ours = each.holder is Holder.PROGRAM and each.owner.program == own
-            overdue = each.until_ms + (_GRACE_MS if ours else 0) < now
             news = not ours and each.changes[0].id not in self._seen
-            if overdue or news or each.adoptable(now, to_hold=self._hold):
+            if each.overdue(now) or news or each.adoptable(now, to_hold=self._hold):
                 return True
         return False
 
     async def _look_at_server(self, control: PostgresControl) -> None:
         async def overdue() -> None:
-            for change in await control.revert_overdue():
+            pending = chain.from_iterable(map(_pending, await control.journal_texts()))
+            for change in await control.revert_overdue(_overdue(pending)):
                 self._tell(words(change))
 
         async def outlived() -> None:
@@ -198,13 +196,14 @@ class PendingWatch:
 
         async def others() -> None:
             for text in await control.journal_texts():
-                self._tell_of_others(pending_sets(text.in_force, text.owners))
+                self._tell_of_others(_pending(text))
 
         await _each(overdue, orphans, outlived, others)
 
     async def _look_at_machine(self) -> None:
         async def overdue() -> None:
-            for change in await self._machine.revert_overdue():
+            text = await asyncio.to_thread(self._text, self._machine.journal_path)
+            for change in await self._machine.revert_overdue(_overdue(pending_sets(text.host_in_force, text.owners))):
                 self._tell(setting_words(change))
 
         async def orphans() -> None:
@@ -316,6 +315,15 @@ async def _each(*steps: Callable[[], Awaitable[None]]) -> None:
             problems.append(problem)
     if problems:
         raise problems[0]
+
+
+def _pending(text: JournalText) -> tuple[PendingSet[ParameterChange], ...]:
+    return pending_sets(text.in_force, text.owners)
+
+
+def _overdue(pending: Iterable[PendingSet[Any]]) -> frozenset[str]:
+    now = now_ms()
+    return frozenset(pending_set.set_id for pending_set in pending if pending_set.overdue(now))
 
 
 def _listed(changes: Iterable[Change]) -> str:

@@ -13,9 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
-from pgtop_tune.changes.deadlines import sleep_until
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled, value_before
+from pgtop_tune.changes.model.deadline import deadline_ms
+from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED
+from pgtop_tune.changes.watchdogs import sleep_until
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.process.boot_clock import boot_clock_s
@@ -26,10 +28,6 @@ if TYPE_CHECKING:
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.runtime.ports import Step
-
-
-NOT_CONFIRMED: Final = "not confirmed in time"
-"""Why a set is reverted at its deadline."""
 
 
 _LOOK_S: Final = 2.0
@@ -173,11 +171,14 @@ class PendingSets:
     def _begin(self, made: Settled, terms: Terms, wires: Sequence[TripWire], *, of_server: bool) -> None:
         if terms.keep_within_s is None or not made.changes:
             return
-        until_ms = self._wall_ms() + int(terms.keep_within_s * 1000)
+        now_ms = self._wall_ms()
+        # The deadline of the journal counts: that of one half begins before it is made, that of several afterwards.
+        recorded = [until_ms for change in made.changes if (until_ms := deadline_ms(change)) is not None]
+        until_ms = min([now_ms + int(terms.keep_within_s * 1000), *recorded])
         pending = Pending(
             set_id=made.set_id, changes=made.changes, until_ms=until_ms, wires=tuple(wires), of_server=of_server
         )
-        self._hold(pending, terms.keep_within_s)
+        self._hold(pending, (until_ms - now_ms) / 1000.0)
 
     def _hold(self, pending: Pending, within_s: float) -> None:
         # What watches is loaded when there is something to watch.

@@ -25,11 +25,10 @@ from pgtop_tune.base.paths import NotOurs, check_own_directory, read_own, replac
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.model.change import HostChange
+from pgtop_tune.changes.model.pending_set import GRACE_S
 from pgtop_tune.process.process_key import ProcessKey, boot_id, own_key
 
 DIRECTORY: Final = "run/pgtop-tune"
-GRACE_S: Final = 10.0
-"""After a deadline the owner's program and its revert watchdog act first."""
 _PATIENCE_S: Final = 10.0
 _POLL_S: Final = 0.02
 _MOST_FILES: Final = 256

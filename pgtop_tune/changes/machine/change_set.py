@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
-from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT, guard_within_s
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine.announcements import Announcements
 from pgtop_tune.changes.machine.one_change import Intent, make, take_back, taken
 from pgtop_tune.changes.model.change import HostChange, WantedSetting
 from pgtop_tune.host.system_settings import ALONG
-from pgtop_tune.process.handed_on import environment
-from pgtop_tune.process.own_program import own_argv
-from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 
 def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str], *, survive: bool) -> None:
@@ -79,32 +75,3 @@ def _withdraw(journal: Journal, root: Path, change: HostChange, announced: Annou
         take_back(journal, root, change, announced=announced)
     except PgtopError:
         pass
-
-
-# A change set of this machine goes back also when we are killed; see `changes/server/reverting`.
-
-Guard = Callable[[str, int | None, Path | None], RevertWatchdog]
-"""Starts the process that takes a set back when we are gone: id of the set, its deadline in milliseconds since
-the epoch, directory of the journals. Raises OSError."""
-
-
-def guard_machine_set(
-    set_id: str, until_ms: int | None, directory: Path | None, *, outlives_us: bool = False
-) -> RevertWatchdog:
-    """Starts a process that reverts a set of this machine; no server is asked.
-
-    Args:
-        set_id: Of the journal.
-        until_ms: The deadline, milliseconds since the epoch; None without one.
-        directory: Of the journals; paths.journal_dir() by default.
-        outlives_us: Waits for the deadline alone, and reverts only where nobody has confirmed the set by then.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-    argv = [*own_argv(), "revert", "--machine", "--set", set_id]
-    argv.append("--overdue" if outlives_us else COPY_ON_STDIN)
-    if directory is not None:
-        argv += ["--journal", str(directory.absolute())]
-    within_s = guard_within_s(until_ms)
-    return RevertWatchdog(argv, environment(), within_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT)

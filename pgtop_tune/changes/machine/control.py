@@ -8,7 +8,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,6 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import HostProblem, JournalProblem, PgtopError
-from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import (
     HeldSet,
     Journal,
@@ -31,13 +30,14 @@ from pgtop_tune.changes.journal import (
     read_all,
 )
 from pgtop_tune.changes.machine.announcements import Announcements, announcements
-from pgtop_tune.changes.machine.change_set import Guard, check_set, guard_machine_set, make_set
+from pgtop_tune.changes.machine.change_set import check_set, make_set
 from pgtop_tune.changes.machine.one_change import Intent, clear_way, take_back
 from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedSetting
 from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
-from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, pending_sets
-from pgtop_tune.changes.selection import everything, of_set, overdue
+from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, PendingSet, SetOwner, pending_sets
+from pgtop_tune.changes.selection import everything, of_set, of_sets
+from pgtop_tune.changes.watchdogs import MachineStart, Watchdogs, guard_machine_set
 from pgtop_tune.host.block_devices import ROOT, Disk, carriers, disks
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.machine_setup import MachineFacts, machine_facts
@@ -77,7 +77,7 @@ class HostControl:
         *,
         root: Path = ROOT,
         directory: Path | None = None,
-        guard: Guard = guard_machine_set,
+        guard: MachineStart = guard_machine_set,
         copies: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         """Args:
@@ -93,7 +93,7 @@ class HostControl:
         self._directory = directory
         self._machine = machine(root)
         self._guard: Final = guard
-        self._deadlines = Deadlines(self.revert_set)
+        self._watchdogs: Final = Watchdogs(self.revert_set)
         self._copies = dict(copies)
         self._held: dict[str, HeldSet] = {}
         self._experiment: Final = uuid.uuid4().hex
@@ -152,15 +152,11 @@ class HostControl:
             JournalProblem: The journal could not be written; nothing is changed.
         """
         self._check_here()
-        made = await self._alone(lambda: self._made(wanted, terms, survive))
-        if terms.keep_within_s is not None:
-            self._deadlines.begin(made[0].set_id, terms.keep_within_s)
-        return made
+        return await self._alone(lambda: self._made(wanted, terms, survive))
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
         """See `MachineControl.begin_deadline`."""
         await self._alone(lambda: self._put_off(set_id, within_s))
-        self._deadlines.begin(set_id, within_s)
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
         """Confirms a set: its changes stay until they are reverted."""
@@ -171,7 +167,7 @@ class HostControl:
             kept = await self._alone(lambda: self._kept(set_id))
         except JournalProblem as problem:
             raise JournalProblem(f"not confirmed, so it reverts at its deadline: {problem.message}") from None
-        self._deadlines.end(set_id)
+        self._watchdogs.end(set_id)
         return kept
 
     async def revert_set(
@@ -184,11 +180,11 @@ class HostControl:
         """Reverts the changes of a set that are still in force and meant, last first."""
         return await self._reverted(_only(of_set(set_id), only), why, each)
 
-    async def revert_overdue(self) -> tuple[HostChange, ...]:
-        """Reverts pending changes that were not confirmed in time, also those of a process that is gone."""
-        return await self._reverted(overdue(time.time_ns() // 1_000_000), "not confirmed in time")
+    async def revert_overdue(self, set_ids: Collection[str]) -> tuple[HostChange, ...]:
+        """Revert sets that nobody confirmed in time, also of processes that are gone."""
+        return await self._reverted(of_sets(set_ids), NOT_CONFIRMED)
 
-    async def adopt(self, alone: Guard | None = None) -> tuple[PendingSet[HostChange], ...]:
+    async def adopt(self, alone: MachineStart | None = None) -> tuple[PendingSet[HostChange], ...]:
         """Takes over sets that are pending confirmation, and whose program is gone; see `orphans`.
 
         Args:
@@ -200,10 +196,7 @@ class HostControl:
         """
         if self._elsewhere() is not None:
             return ()
-        adopted = await self._alone(lambda: self._adopted(alone))
-        for each in adopted if alone is None else ():
-            self._deadlines.begin(each.set_id, each.remaining_s(time.time_ns() // 1_000_000))
-        return adopted
+        return await self._alone(lambda: self._adopted(alone))
 
     async def in_force(self) -> tuple[HostChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
@@ -217,7 +210,7 @@ class HostControl:
 
     async def aclose(self) -> None:
         """Reverts pending changes; other changes stay in force."""
-        await self._deadlines.aclose()
+        await self._watchdogs.aclose()
         if self._holding:
             with suppress(PgtopError), announcements(self._root, ()) as announced:
                 announced.remove(self._experiment)
@@ -241,7 +234,7 @@ class HostControl:
         deadline = NO_DEADLINE if terms.keep_within_s is None else deadline_in(terms.keep_within_s)
         until_ms = deadline["until_ms"]
         intent = Intent(set_id=set_id, by=whoever_runs_this(), reason=terms.reason, deadline=deadline)
-        is_first = self._deadlines.watchdog(set_id) is None
+        is_first = self._watchdogs.watchdog(set_id) is None
         with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
             paths = self._paths(wanted)
             clear_way(self._root, announced, paths)
@@ -255,7 +248,7 @@ class HostControl:
                 made = make_set(journal, self._root, wanted, survive=survive, intent=intent, announced=announced)
             except PgtopError:
                 if is_first:
-                    self._deadlines.end(set_id)
+                    self._watchdogs.end(set_id)
                 raise
         self._hold(made)
         return made
@@ -266,8 +259,8 @@ class HostControl:
         if set_id:
             self._copies[set_id] = self._copies.get(set_id, b"") + lines_of(self._machine, *changes)
             self._held[set_id] = held_set(self.journal_path, self._copies[set_id])
-            if set_id in self._deadlines.ids:
-                self._deadlines.give(set_id, self._copies[set_id])
+            if set_id in self._watchdogs.ids:
+                self._watchdogs.give(set_id, self._copies[set_id])
 
     def _kept(self, set_id: str) -> tuple[HostChange, ...]:
         if not any(change.set_id == set_id for change in _text(self._machine, self._directory).host_in_force):
@@ -290,37 +283,31 @@ class HostControl:
     def _put_off(self, set_id: str, within_s: float) -> None:
         deadline = deadline_in(within_s)
         with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
-            text = journal.text()
-            try:
-                self._deadlines.put_off(set_id, deadline["until_ms"])
-            except OSError as error:
-                raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
-            if set_id in text.owners:
-                journal.write(replace(text.owners[set_id], watchdog=self._deadlines.watchdog(set_id)))
-            journal.write(*(replace(change, **deadline) for change in of_set(set_id)(text.host_in_force)))
+            self._watchdogs.put_off_in(journal, set_id, deadline)
+            journal.write(*(replace(change, **deadline) for change in of_set(set_id)(journal.text().host_in_force)))
             announced.put_off(set_id, whoever_runs_this(), deadline["until_ms"])
 
-    def _guarded(self, set_id: str, until_ms: int, alone: Guard | None = None) -> ProcessKey | None:
+    def _guarded(self, set_id: str, until_ms: int, alone: MachineStart | None = None) -> ProcessKey | None:
         """Starts the process that takes a set back, ours or one that outlives us."""
         try:
             if alone is not None:
                 return key_of(alone(set_id, until_ms, self._directory).process.pid)
-            self._deadlines.guard(set_id, until_ms, lambda at_ms: self._guard(set_id, at_ms, self._directory))
+            self._watchdogs.guard(set_id, until_ms, lambda at_ms: self._guard(set_id, at_ms, self._directory))
         except OSError as error:
             raise JournalProblem(
                 f"the revert watchdog cannot be started: {error.strerror}", "nothing was changed"
             ) from None
-        return self._deadlines.watchdog(set_id)
+        return self._watchdogs.watchdog(set_id)
 
     def _own(self, journal: Journal, owner: SetOwner, watchdog: ProcessKey | None) -> None:
         """From now on the set is this program's, with all that its owner before had recorded."""
         try:
             journal.write(replace(owner, by=whoever_runs_this(), program=own_key(), watchdog=watchdog))
         except JournalProblem:
-            self._deadlines.end(owner.set_id)
+            self._watchdogs.end(owner.set_id)
             raise
 
-    def _adopted(self, alone: Guard | None) -> tuple[PendingSet[HostChange], ...]:
+    def _adopted(self, alone: MachineStart | None) -> tuple[PendingSet[HostChange], ...]:
         to_hold = alone is None
         if not orphans(_text(self._machine, self._directory), self._directory, to_hold=to_hold):
             return ()
@@ -345,7 +332,7 @@ class HostControl:
     ) -> tuple[HostChange, ...]:
         undone, left = await self._alone(lambda: self._revert(selection, why, each))
         for set_id in {change.set_id for change in undone} - left:
-            self._deadlines.end(set_id)
+            self._watchdogs.end(set_id)
             self._copies.pop(set_id, None)
             self._held.pop(set_id, None)
         return undone

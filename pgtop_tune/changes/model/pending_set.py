@@ -14,6 +14,10 @@ from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.model.deadline import deadline_ms
 from pgtop_tune.process.process_key import ProcessKey, boot_id, key_of
 
+NOT_CONFIRMED: Final = "not confirmed in time"
+"""Why a set is reverted at its deadline."""
+GRACE_S: Final = 10.0
+"""How long after the deadline other programs leave a set to the process that holds it."""
 _BY: Final = re.compile(r".*@(?P<host>.*), (?P<pid>\d{1,10})", re.DOTALL)
 """As `by` of a change: "user@host, pid"."""
 
@@ -85,9 +89,10 @@ class PendingSet(Struct, Generic[C], frozen=True):
             self.holder is Holder.NOBODY or (to_hold and self.holder is Holder.LEFT_ALONE)
         )
 
-    def remaining_s(self, now_ms: int) -> float:
-        """Seconds until the deadline; not above 0 when it is over."""
-        return (self.until_ms - now_ms) / 1000.0
+    def overdue(self, now_ms: int) -> bool:
+        """Return whether any program reverts the set: nobody holds it, or its holder has not reverted it in time."""
+        grace_ms = 0 if self.holder is Holder.NOBODY else int(GRACE_S * 1000)
+        return self.until_ms + grace_ms < now_ms
 
 
 def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple[PendingSet[C], ...]:

@@ -6,13 +6,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
-from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, RestartVerdict
@@ -32,6 +32,7 @@ from pgtop_tune.changes.start.facts import (
 from pgtop_tune.changes.start.places import find_place, language_of, note_place
 from pgtop_tune.changes.start.values import AT_START, values_after
 from pgtop_tune.changes.statements import check_lists
+from pgtop_tune.changes.watchdogs import ENDED, RESTART_S
 from pgtop_tune.cluster.managing import PATRONI
 from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run
 from pgtop_tune.model.instance import ServerPlace
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
-_BACKSTOP_S: Final = 900.0
-"""After our own deadline, which begins when the server is back: then the process that waits for our end acts."""
-_LATER_S: Final = 30.0
-"""Programs that find a pending set in the journal leave us so much time to end it ourselves."""
 _OURS: Final = "our own throwaway server"
 _BY_HAND: Final = "`pgtop-tune revert` restores the old values and starts it"
 _AT_WILL: Final = "`pgtop-tune revert --last --restart` reverts them"
@@ -86,7 +83,7 @@ class RestartService:
         self._control: Final = control
         self._own_restart: Final = own_restart
         self._moved: Final = moved
-        self._deadlines = Deadlines(self.revert_set, ConnectionProblem)
+        self._pending_ids: Final[set[str]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._given_up: Final = asyncio.Event()
         self._leave: Final = threading.Event()
@@ -138,36 +135,32 @@ class RestartService:
             if self._given_up.is_set():
                 raise ServerProblem("not restarted: nothing was changed")
             within_s = terms.keep_within_s
-            inner = replace(
-                terms, keep_within_s=None if within_s is None else within_s + _BACKSTOP_S, with_restart=True
-            )
+            inner = replace(terms, keep_within_s=None if within_s is None else within_s + RESTART_S, with_restart=True)
             if wanted:
                 progress("writing the changes")
             made = await self._control.apply_set(wanted, inner) if wanted else ()
             outcome = await self._restart(attempt, made, progress)
             if outcome.state is RestartState.CAME_UP and within_s is not None and made:
-                await self._begin(made[0].set_id or made[0].id, within_s)
+                set_id = made[0].set_id or made[0].id
+                self._pending_ids.add(set_id)
+                await self._control.begin_deadline(set_id, within_s)
             return outcome
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
         """See `SetControl.begin_deadline`; a set whose restart has not been made yet has none."""
-        if set_id in self._deadlines.ids:
-            await self._begin(set_id, within_s)
-
-    async def _begin(self, set_id: str, within_s: float) -> None:
-        await self._control.overdue_after(set_id, within_s + _LATER_S)
-        self._deadlines.begin(set_id, within_s)
+        if set_id in self._pending_ids:
+            await self._control.begin_deadline(set_id, within_s)
 
     async def keep(self, set_id: str) -> None:
         """See `RestartControl.keep`."""
-        self._deadlines.end(set_id)
+        self._pending_ids.discard(set_id)
         await self._control.keep(set_id)
 
     async def revert_set(self, set_id: str, why: str = "", progress: Progress = silent) -> RestartOutcome:
         """See `RestartControl.revert_set`."""
         async with self._one_at_a_time:
             self._begin_waiting()
-            self._deadlines.end(set_id)
+            self._pending_ids.discard(set_id)
             # Killed between the two, the server would run on with the values of the set: the watchdog restarts it.
             reverted = await self._control.revert_set(set_id, why, hold=True)
             try:
@@ -221,7 +214,10 @@ class RestartService:
 
     async def aclose(self) -> None:
         """Reverts pending sets, with a restart each; before the control is closed."""
-        await self._deadlines.aclose()
+        for set_id in tuple(self._pending_ids):
+            # What cannot be reverted now is left to its watchdog.
+            with suppress(Exception):
+                await self.revert_set(set_id, ENDED)
 
     async def _server_before_restart(self, wanted: Sequence[WantedParameter]) -> ServerBeforeRestart:
         in_force = await self._control.in_force()

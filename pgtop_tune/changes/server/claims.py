@@ -33,6 +33,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.journal import Journal, read_all
 from pgtop_tune.changes.model.change import Scope, ScopeKind
+from pgtop_tune.changes.model.pending_set import GRACE_S
 from pgtop_tune.changes.server.markers import (
     Marker,
     ServerMoment,
@@ -50,8 +51,6 @@ from pgtop_tune.metrics.setting_risks import risk_of
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
-GRACE_S: Final = 10.0
-"""After a deadline the owner's program and its revert watchdog act first."""
 _ATTEMPTS: Final = 4
 _PAUSE_S: Final = (0.05, 0.25)
 """Of two that start at once both may refuse: each tries again after a pause of chance, in seconds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import JournalProblem, PendingElsewhere, ServerProblem, UnsafeChange
 from pgtop_tune.base.secret import without_secrets
-from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, held_set, lines_of, path_for, read_all
 from pgtop_tune.changes.model.change import (
     SYSTEM,
@@ -27,8 +26,8 @@ from pgtop_tune.changes.model.change import (
 )
 from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
-from pgtop_tune.changes.model.pending_set import PendingSet, SetOwner, outlived_losses
-from pgtop_tune.changes.selection import in_order, of_set, overdue
+from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, PendingSet, SetOwner, outlived_losses
+from pgtop_tune.changes.selection import in_order, of_set, of_sets
 from pgtop_tune.changes.server import change_set, markers, reverting, way_in
 from pgtop_tune.changes.server.claims import (
     EXPERIMENT,
@@ -45,7 +44,6 @@ from pgtop_tune.changes.server.proof import prove
 from pgtop_tune.changes.server.reverting import (
     OUTLIVED,
     ServerSelection,
-    guard_set,
     in_force_on,
     missed_set,
     take_back_from,
@@ -56,6 +54,7 @@ from pgtop_tune.changes.server.unread_files import changed_rule_files, unread_li
 from pgtop_tune.changes.start.places import check_auto_conf, find_place, note_place
 from pgtop_tune.changes.start.trial import StartTrials
 from pgtop_tune.changes.statements import statement
+from pgtop_tune.changes.watchdogs import Watchdogs, guard_set
 from pgtop_tune.model.instance import Kin, ServerPlace
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -100,7 +99,7 @@ class PostgresControl:
         self._known_place: tuple[OperatorSession, ServerPlace] | None = None
         self._seen: dict[str, SeenValue] = {}
         self._undone_sets: list[tuple[WantedParameter, ...]] = []
-        self._deadlines = Deadlines(self.revert_set)
+        self._watchdogs: Final = Watchdogs(self.revert_set)
 
     @property
     def conninfo(self) -> ConnInfo:
@@ -181,10 +180,10 @@ class PostgresControl:
         except JournalProblem as problem:
             raise JournalProblem(f"not confirmed, so it reverts at its deadline: {problem.message}") from None
         if not any(change.loss for change in staying):
-            self._deadlines.end(set_id)
+            self._watchdogs.end(set_id)
             return staying
         try:
-            self._deadlines.lift(set_id)
+            self._watchdogs.put_off(set_id, None)
         except OSError as error:
             raise JournalProblem(
                 f"the revert watchdog cannot be started: {error.strerror}",
@@ -218,11 +217,11 @@ class PostgresControl:
 
     def release(self, set_id: str) -> None:
         """The revert watchdog of a set that is reverted ends."""
-        self._deadlines.end(set_id)
+        self._watchdogs.end(set_id)
 
-    async def revert_overdue(self) -> tuple[ParameterChange, ...]:
-        """Takes back what nobody kept in time, also of processes that are gone."""
-        return (await self._take_back(overdue(now_ms()), "not confirmed in time")).settled
+    async def revert_overdue(self, set_ids: Collection[str]) -> tuple[ParameterChange, ...]:
+        """Revert sets that nobody confirmed in time, also of processes that are gone."""
+        return (await self._take_back(of_sets(set_ids), NOT_CONFIRMED)).settled
 
     @property
     def journal_paths(self) -> tuple[Path, ...] | None:
@@ -246,7 +245,7 @@ class PostgresControl:
             for name in dict.fromkeys((own, *names)):
                 try:
                     taken = reverting.adopt(
-                        session, name, self.conninfo, self.directory, self._deadlines, here=here, to_hold=hold
+                        session, name, self.conninfo, self.directory, self._watchdogs, here=here, to_hold=hold
                     )
                     for each in taken if hold else ():
                         copy = lines_of(name, *each.changes)
@@ -262,10 +261,7 @@ class PostgresControl:
 
         adopted = await self._runner.run(of_all)
         for each in adopted if hold else ():
-            self._deadlines.give(each.set_id, self._journals.copy(each.set_id))
-            # What takes a restart is reverted by the screen's restart, or by its watchdog.
-            if not each.owner.with_restart:
-                self._deadlines.begin(each.set_id, each.remaining_s(now_ms()))
+            self._watchdogs.give(each.set_id, self._journals.copy(each.set_id))
         return adopted
 
     async def revert_outlived(self) -> tuple[ParameterChange, ...]:
@@ -310,35 +306,17 @@ class PostgresControl:
         self._look_again(settled)
         return settled
 
-    async def overdue_after(self, set_id: str, later_s: float) -> None:
-        """A pending set counts as overdue so many seconds from now, for programs that find it in the journal then."""
-        await self._count_again(set_id, later_s, lambda journal: None)
-
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
         """See `SetControl.begin_deadline`."""
-        until_ms = now_ms() + int(within_s * 1000)
 
-        def put_off(journal: Journal) -> None:
-            try:
-                self._deadlines.put_off(set_id, until_ms)
-            except OSError as error:
-                raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
-            owner = journal.text().owners.get(set_id)
-            if owner is not None:
-                journal.write(replace(owner, watchdog=self._deadlines.watchdog(set_id)))
-
-        await self._count_again(set_id, within_s, put_off)
-        self._deadlines.begin(set_id, within_s)
-
-    async def _count_again(self, set_id: str, within_s: float, first: Callable[[Journal], None]) -> None:
-        def noted(session: OperatorSession) -> None:
+        def put_off(session: OperatorSession) -> None:
             with Journal(self._journals.holding(session, set_id), self.directory) as journal:
-                first(journal)
-                chosen, deadline = of_set(set_id)(journal.text().in_force), deadline_in(within_s)
+                self._watchdogs.put_off_in(journal, set_id, deadline := deadline_in(within_s))
+                chosen = of_set(set_id)(journal.text().in_force)
                 journal.write(*(replace(change, **deadline) for change in chosen))
                 markers.try_renew(session, journal, chosen)
 
-        await self._runner.run(noted)
+        await self._runner.run(put_off)
 
     async def claim_experiment(self, names: Sequence[str] = ()) -> None:
         """Keep other programs, of every account, from measuring on the server, and from changing some parameters.
@@ -398,15 +376,12 @@ class PostgresControl:
 
     async def aclose(self) -> None:
         """Reverts pending changes and those that can lose data, and closes the connection; others stay in force."""
-        await self._deadlines.aclose()
+        await self._watchdogs.aclose()
         await self._runner.close()
 
     async def _make(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         made = await self._runner.run(lambda session: self._made(session, wanted, terms))
         self._look_again(made)
-        set_id = made[0].set_id or made[0].id
-        if set_id in self._deadlines.ids and terms.keep_within_s is not None:
-            self._deadlines.begin(set_id, terms.keep_within_s)
         return made
 
     def _made(
@@ -431,14 +406,14 @@ class PostgresControl:
                     self._trials.check(session, self._place(session), ordered, current)
             if of_system or any(way_in.decides(parameter.name, parameter.value) for parameter in ordered):
                 note_place(self._place(session), journal)
-            known = set(self._deadlines.ids)
+            known = set(self._watchdogs.ids)
             if terms.keep_within_s is not None or at_stake:
                 terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])
 
             def watched(changes: Sequence[ParameterChange]) -> None:
                 set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
                 if until_ms is not None or at_stake:
-                    self._deadlines.guard(
+                    self._watchdogs.guard(
                         set_id,
                         until_ms,
                         lambda at_ms: guard_set(
@@ -446,7 +421,7 @@ class PostgresControl:
                         ),
                     )
                     owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
-                    journal.write(reverting.new_owner(owner, self._deadlines.watchdog(set_id)))
+                    journal.write(reverting.new_owner(owner, self._watchdogs.watchdog(set_id)))
                     self._hold(journal, changes)
 
             targets = markers.targets_of(
@@ -469,8 +444,8 @@ class PostgresControl:
                     )
                 except (ServerProblem, JournalProblem):
                     # Nothing is changed. After a lost connection that is not known, and it stays.
-                    for set_id in set(self._deadlines.ids) - known:
-                        self._deadlines.end(set_id)
+                    for set_id in set(self._watchdogs.ids) - known:
+                        self._watchdogs.end(set_id)
                         self._journals.drop(set_id)
                     raise
             self._hold(journal, made)
@@ -511,8 +486,8 @@ class PostgresControl:
         known = () if text.instance is None else (text.instance,)
         copy = lines_of(text.server, *known, *changes)
         self._journals.hold(set_id, held_set(journal.path, copy))
-        if set_id in self._deadlines.ids:
-            self._deadlines.give(set_id, copy)
+        if set_id in self._watchdogs.ids:
+            self._watchdogs.give(set_id, copy)
 
     @contextmanager
     def _claimed(
@@ -534,7 +509,7 @@ class PostgresControl:
                 session, (name for name, scope in targets if scope.kind is ScopeKind.SYSTEM), self._rules.tell
             )
             yield clear(session, claims.leftovers, self._rules.tell)
-        if claim != self._experiment and claim not in self._deadlines.ids:
+        if claim != self._experiment and claim not in self._watchdogs.ids:
             self._claims.withdraw(session, claim)
 
     def _mark_kept(self, session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> None:
@@ -562,7 +537,7 @@ class PostgresControl:
         for set_id in {change.set_id or change.id for change in undone} - still:
             self._journals.drop(set_id)
             if not hold:
-                self._deadlines.end(set_id)
+                self._watchdogs.end(set_id)
         outcome.check_none_refused()
         return outcome
 

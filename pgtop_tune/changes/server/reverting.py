@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
-from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT, guard_within_s
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read, read_all
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope, ScopeKind
 from pgtop_tune.changes.model.change_set import RevertOutcome
@@ -26,19 +25,18 @@ from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
 from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.statements import same, statement
+from pgtop_tune.changes.watchdogs import guard_set
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import PlainWords
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.process import handed_on
-from pgtop_tune.process.own_program import own_argv
 from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 if TYPE_CHECKING:
-    from pgtop_tune.changes.deadlines import Deadlines
     from pgtop_tune.changes.model.pending_set import SetOwner
     from pgtop_tune.changes.server.operator_session import OperatorSession
+    from pgtop_tune.changes.watchdogs import Watchdogs
 
 
 ServerSelection = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
@@ -304,45 +302,6 @@ def _stored(session: OperatorSession, change: ParameterChange) -> str | None:
         return _HIDDEN
 
 
-# A change that is not kept is taken back also when we are killed: by `pgtop-tune revert` in a process that waits.
-
-
-def guard_set(
-    conninfo: ConnInfo,
-    set_id: str,
-    until_ms: int | None,
-    directory: Path | None,
-    *,
-    with_restart: bool = False,
-    outlives_us: bool = False,
-) -> RevertWatchdog:
-    """Starts the process that reverts a set when we are gone, or when its time is over.
-
-    The server and its password go along in a descriptor: neither argument list nor environment has them.
-
-    Args:
-        conninfo: The server.
-        set_id: Of the journal.
-        until_ms: The deadline, milliseconds since the epoch; None without one.
-        directory: Of the journals; paths.journal_dir() by default.
-        with_restart: Restarts the server where the old values need it.
-        outlives_us: Waits for the deadline alone, and reverts only where nobody has confirmed the set by then.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-    argv = [*own_argv(), "revert", "--set", set_id, "--no-password"]
-    if with_restart:
-        argv.append("--restart")
-    argv.append("--overdue" if outlives_us else COPY_ON_STDIN)
-    if directory is not None:
-        argv += ["--journal", str(directory.absolute())]
-    within_s = guard_within_s(until_ms)
-    with handed_on.descriptor(connection=conninfo.as_json()) as secrets:
-        env = {**handed_on.environment(), handed_on.VARIABLE: str(secrets)}
-        return RevertWatchdog(argv, env, within_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT, pass_fds=(secrets,))
-
-
 # Adopting change sets of a server that are pending confirmation, and whose program is gone. Blocking.
 #
 # The journal is locked meanwhile: of several programs that start at once, one adopts.
@@ -358,7 +317,7 @@ def adopt(
     server: ServerName,
     conninfo: ConnInfo,
     directory: Path | None,
-    deadlines: Deadlines,
+    watchdogs: Watchdogs,
     *,
     here: Collection[str],
     to_hold: bool,
@@ -370,7 +329,7 @@ def adopt(
         server: What its journal is called.
         conninfo: For the revert watchdogs.
         directory: Of the journals; paths.journal_dir() by default.
-        deadlines: Those of this process.
+        watchdogs: Those of this process.
         here: Ids of changes that are in force on this server: a journal may be of another one, and its sets wait there.
         to_hold: Whether the sets end with this process; else their watchdogs outlive it. See `PendingSet.adoptable`.
 
@@ -386,14 +345,14 @@ def adopt(
             begun = [each for each in pending.changes if each.state is ChangeState.INTENDED]
             if begun:
                 change_set.settle(session, journal, begun)
-        guard = _guard(conninfo, directory, deadlines if to_hold else None)
+        guard = _guard(conninfo, directory, watchdogs if to_hold else None)
         adopted: list[PendingSet[ParameterChange]] = []
         for pending in _orphans(journal.text(), here, to_hold=to_hold):
             try:
                 journal.write(new_owner(pending.owner, guard(pending), left_alone=not to_hold))
                 try_renew(session, journal, pending.changes)
             except (JournalProblem, OSError) as error:
-                deadlines.end(pending.set_id)
+                watchdogs.end(pending.set_id)
                 if adopted:
                     break
                 if isinstance(error, JournalProblem):
@@ -420,7 +379,7 @@ def _orphans(text: JournalText, here: Collection[str], *, to_hold: bool) -> tupl
     )
 
 
-def _guard(conninfo: ConnInfo, directory: Path | None, deadlines: Deadlines | None) -> Guard:
+def _guard(conninfo: ConnInfo, directory: Path | None, watchdogs: Watchdogs | None) -> Guard:
     """Starts revert watchdogs: those of this process, or without any watchdogs that outlive it."""
 
     def guard(pending: PendingSet[ParameterChange]) -> ProcessKey | None:
@@ -429,9 +388,9 @@ def _guard(conninfo: ConnInfo, directory: Path | None, deadlines: Deadlines | No
         def start(until_ms: int | None, *, outlives_us: bool = False) -> RevertWatchdog:
             return guard_set(conninfo, set_id, until_ms, directory, with_restart=restarts, outlives_us=outlives_us)
 
-        if deadlines is None:
+        if watchdogs is None:
             return key_of(start(pending.until_ms, outlives_us=True).process.pid)
-        deadlines.guard(set_id, pending.until_ms, start)
-        return deadlines.watchdog(set_id)
+        watchdogs.guard(set_id, pending.until_ms, start)
+        return watchdogs.watchdog(set_id)
 
     return guard

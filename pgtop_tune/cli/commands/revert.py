@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgtop_tune.base.errors import PgtopError
-from pgtop_tune.changes.deadlines import COPY_ON_STDIN, LAST_ATTEMPT
+from pgtop_tune.changes.watchdogs import COPY_ON_STDIN, LAST_ATTEMPT
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.output import say
 
@@ -400,9 +400,9 @@ def _taken_back(
     from msgspec.structs import replace
 
     from pgtop_tune.base.errors import ConnectionProblem, LockedOut, NoAnswer, NotLetIn, PasswordNeeded, WrongPassword
-    from pgtop_tune.changes.confirm.pending_sets import NOT_CONFIRMED
     from pgtop_tune.changes.journal import read_all
     from pgtop_tune.changes.model.change_set import Refusal, RevertOutcome
+    from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED
     from pgtop_tune.changes.restart.locked_out import by_hand, let_in_again
     from pgtop_tune.changes.restart.recovery import elsewhere, recover
     from pgtop_tune.changes.selection import overdue

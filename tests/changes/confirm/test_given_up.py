@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgtop_tune.changes.deadlines import LAST_ATTEMPT
 from pgtop_tune.changes.journal import journals, read
+from pgtop_tune.changes.watchdogs import LAST_ATTEMPT
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import run
 from tests.support.makers import leave_pending

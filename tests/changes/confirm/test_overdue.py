@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.changes.confirm.orphans import PendingWatch, leave_watchdogs
-from pgtop_tune.changes.deadlines import Deadlines
 from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.machine.control import HostControl, machine
 from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.model.deadline import NO_DEADLINE
+from pgtop_tune.changes.model.pending_set import GRACE_S
 from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.watchdogs import Watchdogs
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.screen_session import ScreenSession
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -30,10 +31,9 @@ from tests.support.servers import conninfo
 async def left_behind(server: Throwaway, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pending set whose deadline has passed, and no program that would revert it."""
     with monkeypatch.context() as patch:
-        for ends_it in ("guard", "begin"):
-            patch.setattr(Deadlines, ends_it, lambda *arguments: None)
+        patch.setattr(Watchdogs, "guard", lambda *arguments: None)
         control = PostgresControl(place(server), directory=directory)
-        await control.apply_set([WantedParameter("commit_delay", "123")], Terms(keep_within_s=-1.0))
+        await control.apply_set([WantedParameter("commit_delay", "123")], Terms(keep_within_s=-GRACE_S - 1.0))
         await control.aclose()
 
 

@@ -23,7 +23,7 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.postmaster import Listening
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
-from tests.changes.restart.test_control import settled
+from tests.changes.restart.test_control import reverted_in_time
 from tests.postgres.conftest import place
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
 from tests.support.undoing import undo_all
@@ -95,9 +95,7 @@ async def test_a_port_on_trial_is_taken_back_at_its_new_place(by_hand: Throwaway
     before = auto_conf_of(by_hand)
     control = control_to(place(by_hand), tmp_path)
     service = RestartService(control)
-    outcome = await service.apply([WantedParameter("port", "6543")], Terms(keep_within_s=0.5))
-    assert outcome.state is RestartState.CAME_UP, outcome
-    await settled(control, service)
+    await reverted_in_time(control, service, WantedParameter("port", "6543"))
     assert await asyncio.to_thread(answers, str(by_hand.socket_dir), 5432)
     assert auto_conf_of(by_hand) == before
     await service.aclose()

@@ -249,7 +249,7 @@ async def test_a_trial_of_the_primary_is_not_over_where_the_connection_leads_to_
     with pytest.raises(ServerProblem, match="commit_delay was changed on another server of this cluster"):
         await elsewhere.revert_set(made[0].set_id)
     assert await elsewhere.in_force() == ()
-    assert await elsewhere.revert_overdue() == ()
+    assert await elsewhere.revert_overdue([made[0].set_id]) == ()
     assert await undo_all(elsewhere) == ()
     assert await pending.in_force() == made
     await elsewhere.aclose()

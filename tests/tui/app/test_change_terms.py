@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.changes.change_sets import BACKSTOP_S
 from pgtop_tune.changes.model.change import Proof
 from pgtop_tune.model.postgres import Activity, Parameter, PostgresSample
 from pgtop_tune.runtime.ports import Step
@@ -109,7 +108,7 @@ async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None
         await rig.sees("auto-revert after 5 s, or at once at p99>5")
         await rig.press("a")
         await rig.sees("is now 2GB")
-        assert control.terms.keep_within_s == 5.0 + BACKSTOP_S
+        assert control.terms.keep_within_s == 5.0
         await rig.sees("or at p99>5")
 
 

@@ -81,9 +81,6 @@ class ScriptedMachine:
 
     async def lost(self, set_id: str) -> None: ...
 
-    async def revert_overdue(self) -> tuple[HostChange, ...]:
-        return ()
-
     async def in_force(self) -> tuple[HostChange, ...]:
         return tuple(self.journal)
 

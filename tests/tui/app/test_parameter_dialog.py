@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.base.errors import ConnectionProblem
-from pgtop_tune.changes.change_sets import BACKSTOP_S
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from tests.support.frames import frame
@@ -24,7 +23,7 @@ async def test_a_step_shows_the_sql_and_a_applies_it_on_trial() -> None:
         assert control.journal == []
         await rig.press("a")
         await rig.sees("max_wal_size is now 4GB, read back from pg_settings")
-        assert control.terms.keep_within_s == 60.0 + BACKSTOP_S
+        assert control.terms.keep_within_s == 60.0
         assert rig.source.noted == [], "the tape learns of it from the server"
         await rig.sees("Y confirm  u undo  max_wal_size 1GB→4GB")
         await rig.press("Y")

@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import Change
-from pgtop_tune.changes.model.deadline import deadline_ms
+from pgtop_tune.changes.model.pending_set import deadline_ms
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.model.postgres import Parameter
 

@@ -14,7 +14,7 @@ from pgtop_tune.advice.plan import MemoryPlan
 from pgtop_tune.advice.proposal import ACCOUNTING, POOL
 from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.base.units import about
-from pgtop_tune.changes.machine.paste import commands
+from pgtop_tune.changes.machine.one_change import commands
 from pgtop_tune.changes.model.change import SYSTEM, WantedParameter, WantedSetting
 from pgtop_tune.changes.selection import settings_in_order
 from pgtop_tune.cli.changing import ChangeRequest, change
@@ -142,7 +142,7 @@ def sysctl_lines(rows: Sequence[MachineRow]) -> list[str]:
 
 def machine_text(rows: Sequence[MachineRow]) -> list[str]:
     """A paragraph for each, with the commands that make it so."""
-    from pgtop_tune.changes.machine.paste import commands
+    from pgtop_tune.changes.machine.one_change import commands
 
     lines: list[str] = []
     for row in in_order(rows):

@@ -130,7 +130,7 @@ def _halves(kept: KeptTuning, result: Result) -> tuple[dict[str, str], dict[str,
 def _script(kept: KeptTuning, result: Result) -> list[str]:
     if not result.values or result.confirmed is None:
         return []
-    from pgtop_tune.changes.machine.paste import commands
+    from pgtop_tune.changes.machine.one_change import commands
     from pgtop_tune.changes.statements import statement
 
     of_server, of_machine = _halves(kept, result)

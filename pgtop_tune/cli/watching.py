@@ -11,12 +11,11 @@ from pgtop_tune.model.frame import Footprint
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, Reached
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.live import LiveSource, Load
 from pgtop_tune.sampling.measured_limits import MeasuredLimits
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
-from pgtop_tune.sampling.postgres_sampler import PostgresSampler
+from pgtop_tune.sampling.postgres_sampler import PostgresSampler, SessionClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

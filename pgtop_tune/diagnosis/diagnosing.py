@@ -25,8 +25,22 @@ from pgtop_tune.diagnosis.chains import wal_busy
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
 from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
-from pgtop_tune.diagnosis.registry import RULES
 from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.rules import (
+    checkpoints,
+    client,
+    cpus,
+    io,
+    limits,
+    locks,
+    memory,
+    outages,
+    replication,
+    statements,
+    structures,
+    upkeep,
+    wal,
+)
 from pgtop_tune.diagnosis.wording import shortened
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
@@ -35,6 +49,25 @@ from pgtop_tune.metrics.stall import stalls
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
+
+# All rules, in the order in which they are listed.
+
+RULES: Final[tuple[Rule, ...]] = (
+    *outages.RULES,
+    *limits.RULES,
+    *locks.RULES,
+    *wal.RULES,
+    *checkpoints.RULES,
+    *cpus.RULES,
+    *client.RULES,
+    *io.RULES,
+    *memory.RULES,
+    *replication.RULES,
+    *statements.RULES,
+    *structures.RULES,
+    *upkeep.RULES,
+)
+
 
 # Whether numbers of ten seconds still hold what was before a change.
 

@@ -19,10 +19,40 @@ from pgtop_tune.metrics.active_sessions import (
     sessions,
 )
 from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.growth import Grown, grown_rows
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, QUEUE, TURN, WaitCount
+from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, QUEUE, TURN, LockCounters, WaitCount
+
+# Waits for heavyweight locks by type of lock: what pg_stat_lock counts beside what was sampled.
+
+
+class LockType(Struct, frozen=True):
+    """Waits for one type of heavyweight lock.
+
+    Attributes:
+        grown: The row of pg_stat_lock with its growth.
+        sampled: Mean sessions seen waiting for such a lock over the last 10 s; None when nobody looked.
+    """
+
+    grown: Grown[LockCounters]
+    sampled: float | None
+
+
+def lock_types(interval: Interval) -> list[LockType]:
+    """Growth of pg_stat_lock by type of lock, beside the sampled waits; empty without the section."""
+    profile = {(wait.wait_event_type, wait.wait_event): wait.sessions for wait in wait_profile(interval)}
+    rows = grown_rows(
+        interval,
+        sections.lock_counters,
+        lambda sample: sample.types,
+        lambda row: row.locktype,
+        lambda row: row.stats_reset_ms,
+        ("waits", "wait_us", "fastpath_exceeded"),
+    )
+    return [LockType(row, profile.get(("Lock", row.row.locktype), 0.0) if profile else None) for row in rows]
+
 
 LONG_WINDOW_S: Final = 60.0
 NEWEST: Final = 0.0

@@ -16,12 +16,11 @@ from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Footprint, Frame
 from pgtop_tune.runtime.ports import Step
-from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.happenings import ParameterWatch, events_between
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.measured_limits import MeasuredLimits
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
-from pgtop_tune.sampling.postgres_sampler import PostgresSampler
+from pgtop_tune.sampling.postgres_sampler import PostgresSampler, SessionClock
 
 SHORTEST_S: Final = 0.2
 LONGEST_S: Final = 60.0

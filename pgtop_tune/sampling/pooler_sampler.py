@@ -10,7 +10,7 @@ from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PgtopError
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.pooler import ConsoleSample, Pooler, PoolerSample
-from pgtop_tune.sampling.resting import Resting
+from pgtop_tune.sampling.postgres_sampler import Resting
 
 _RETRY_S: Final = (1.0, 2.0, 5.0, 10.0)
 _STALE_S: Final = 5.0

@@ -97,7 +97,7 @@ def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
     [
         (
             "pgtop_tune.cli.app, pgtop_tune.cli.live_screen, pgtop_tune.tui.terminal.run",
-            ("pgtop_tune.diagnosis.registry", *OF_KEYS),
+            ("pgtop_tune.diagnosis.diagnosing", *OF_KEYS),
         ),
         ("pgtop_tune.cli.screen_session, pgtop_tune.cli.watching", ("pgtop_tune.bench", "pgtop_tune.experiment")),
     ],

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.diagnosing import RULES, Diagnosing
 from pgtop_tune.diagnosis.finding import SHORT_CELLS, Diagnosis, FindingKind
-from pgtop_tune.diagnosis.registry import RULES
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable

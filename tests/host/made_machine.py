@@ -10,7 +10,7 @@ from pgtop_tune.changes.journal import Journal, path_for, read
 from pgtop_tune.changes.machine.control import HostControl, machine, revert
 from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import HostChange, Terms, WantedSetting
-from pgtop_tune.changes.model.deadline import NO_DEADLINE
+from pgtop_tune.changes.model.pending_set import NO_DEADLINE
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from tests.support.machine_tree import USUAL, write

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.sampling.clock import SessionClock
+from pgtop_tune.sampling.postgres_sampler import SessionClock
 from pgtop_tune.tui.widgets.lines import text_of
 from tests.hostile.watched import assert_fits_and_obeys_nothing, everything, session_of
 from tests.sampling.test_live_source import answered, watching

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.metrics.lock_types import lock_types
+from pgtop_tune.metrics.waits import lock_types
 from pgtop_tune.model.waits import LockCounterSample, WaitCount, WaitSample
 from tests.support.statement_frames import session_with
 from tests.support.wait_frames import lock_counters_at

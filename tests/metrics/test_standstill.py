@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.metrics.budget import latency_budget
+from pgtop_tune.metrics.budget import latency_budget, standstill
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.standstill import standstill
 from tests.support.frames import FIRST_PID, backend
 from tests.support.made_situations import jammed, jammed_since
 from tests.support.situations import Situation

@@ -18,9 +18,8 @@ from pgtop_tune.model.absence import NOT_RECORDED, NOT_YET, Reason, Unavailable
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
 from pgtop_tune.model.postgres import Activity, PostgresSample
-from pgtop_tune.sampling.clock import SessionClock
 from pgtop_tune.sampling.host_sampler import HostSampler
-from pgtop_tune.sampling.postgres_sampler import PostgresSampler
+from pgtop_tune.sampling.postgres_sampler import PostgresSampler, SessionClock
 from tests.support.frames import backend
 from tests.support.machine_tree import write
 from tests.support.silent_server import SilentServer, here

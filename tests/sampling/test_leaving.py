@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from pgtop_tune.sampling.clock import SessionClock
-from pgtop_tune.sampling.postgres_sampler import PostgresSampler
+from pgtop_tune.sampling.postgres_sampler import PostgresSampler, SessionClock
 from tests.support.silent_server import SilentServer, here
 
 DEADLINE_S = 60.0

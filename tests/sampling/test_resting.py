@@ -10,9 +10,7 @@ import pytest
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.postgres import StatementTotals
-from pgtop_tune.sampling.clock import SessionClock
-from pgtop_tune.sampling.postgres_sampler import PostgresSampler
-from pgtop_tune.sampling.resting import Resting
+from pgtop_tune.sampling.postgres_sampler import PostgresSampler, Resting, SessionClock
 from tests.support.silent_server import SilentServer, here
 
 

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled, value_before
-from pgtop_tune.changes.model.deadline import deadline_ms
-from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED
+from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, deadline_ms
 from pgtop_tune.changes.watchdogs import sleep_until
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.events import Event, EventKind

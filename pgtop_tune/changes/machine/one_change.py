@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import time
 import uuid
 from collections.abc import Collection, Mapping
@@ -21,13 +22,13 @@ from pgtop_tune.base.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.base.units import MB, about
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine.announcements import Announcements, check_free, orphans_of, touched
-from pgtop_tune.changes.machine.paste import commands
 from pgtop_tune.changes.model.change import ChangeState, HostChange
-from pgtop_tune.changes.model.deadline import NO_DEADLINE
+from pgtop_tune.changes.model.pending_set import NO_DEADLINE
 from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.memory_files import HugePagePools, parse_meminfo, pool_paths
+from pgtop_tune.host.sysctl_files import PATH
 from pgtop_tune.host.system_settings import (
     ALONG,
     SYSCTLS,
@@ -42,6 +43,37 @@ from pgtop_tune.host.system_settings import (
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.machine import SystemSetting
+
+# The commands that make a change by hand, ready to be pasted into a shell.
+#
+# Sources: sysctl(8), tmpfiles.d(5), udev(7).
+
+_TMPFILES: Final = "/etc/tmpfiles.d/pgtop-tune.conf"
+_RULES: Final = "/etc/udev/rules.d/99-pgtop-tune.rules"
+
+
+def commands(name: str, value: str, *, survive: bool) -> tuple[str, ...]:
+    """One command for the live value, and with `survive` one more for the time after a reboot."""
+    live = (
+        f"sudo sysctl -w {shlex.quote(f'{name}={value}')}" if is_sysctl(name) else _tee(value, f"/{path_of(name)}", "")
+    )
+    return (live, _lasting(name, value)) if survive else (live,)
+
+
+def _lasting(name: str, value: str) -> str:
+    if is_sysctl(name):
+        return _tee(f"{name} = {value}", f"/{PATH}", "-a ")
+    device, _, setting = name.rpartition("/")
+    if path_of(name).startswith("sys/block/"):
+        kernel = device.replace("/", "!")
+        rule = f'ACTION=="add|change", KERNEL=="{kernel}", ATTR{{queue/{setting}}}="{value}"'
+        return _tee(rule, _RULES, "-a ")
+    return _tee(f"w /{path_of(name)} - - - - {value}", _TMPFILES, "-a ")
+
+
+def _tee(text: str, path: str, options: str) -> str:
+    return f"echo {shlex.quote(text)} | sudo tee {options}{shlex.quote(path)}"
+
 
 # The number of huge pages that the kernel granted of those requested. Source:
 # Documentation/admin-guide/mm/hugetlbpage.rst.

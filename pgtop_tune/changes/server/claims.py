@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from msgspec import Struct
 
-from pgtop_tune.base.errors import PendingElsewhere, PgtopError, ServerProblem
+from pgtop_tune.base.errors import PendingElsewhere, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.journal import Journal, read_all
@@ -47,9 +47,28 @@ from pgtop_tune.changes.server.markers import (
 )
 from pgtop_tune.changes.statements import said, statement
 from pgtop_tune.metrics.setting_risks import risk_of
+from pgtop_tune.runtime.running_experiments import running_on, server_of_instance
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
+    from pgtop_tune.model.instance import Instance
+
+# The rule that nobody but the experiment changes a parameter under experiment.
+
+
+def check_free(names: Iterable[str], instance: Instance) -> None:
+    """Makes sure that no experiment on this server switches one of some parameters. Blocking.
+
+    Raises:
+        UsageProblem: One does; nothing was changed.
+    """
+    wanted = {name.lower() for name in names}
+    for each in running_on(server_of_instance(instance)):
+        held = [name for name in each.parameters if name.lower() in wanted]
+        if held:
+            verb = "is" if len(held) == 1 else "are"
+            raise UsageProblem(f"{', '.join(held)} {verb} under experiment ({each.words})", each.hint)
+
 
 _ATTEMPTS: Final = 4
 _PAUSE_S: Final = (0.05, 0.25)

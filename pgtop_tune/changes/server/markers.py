@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Scope, ScopeKind, WantedParameter
-from pgtop_tune.changes.model.deadline import deadline_ms
+from pgtop_tune.changes.model.pending_set import deadline_ms
 from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.statements import is_unwritable_empty, restoring, same, statement
 from pgtop_tune.model.instance import Instance

@@ -20,7 +20,7 @@ from pgtop_tune.base.errors import ChangedMeanwhile, ServerProblem, UnsafeChange
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
-from pgtop_tune.changes.model.deadline import NO_DEADLINE, deadline_in
+from pgtop_tune.changes.model.pending_set import NO_DEADLINE, deadline_in
 from pgtop_tune.changes.server.scopes import oids
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import (

@@ -17,8 +17,8 @@ from pgtop_tune.cli.output import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pgtop_tune.changes.change_sets import MachineHalves
     from pgtop_tune.changes.journal import JournalText
-    from pgtop_tune.changes.machine.halves import MachineHalves
     from pgtop_tune.changes.model.change import ParameterChange
     from pgtop_tune.changes.model.change_set import Change, RevertOutcome
     from pgtop_tune.changes.restart.recovery import Elsewhere
@@ -291,9 +291,9 @@ def _revert(
     """The exit status, and what left the set in force that was asked for."""
     import asyncio
 
+    from pgtop_tune.changes.change_sets import MachineHalves, is_of_machine_only
     from pgtop_tune.changes.journal import read_all
     from pgtop_tune.changes.machine.control import HostControl
-    from pgtop_tune.changes.machine.halves import MachineHalves, is_of_machine_only
     from pgtop_tune.changes.model.change_set import RevertOutcome
     from pgtop_tune.changes.server.reverting import missed_set
     from pgtop_tune.cli import reverting

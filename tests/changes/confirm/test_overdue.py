@@ -12,8 +12,7 @@ from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.machine.control import HostControl, machine
 from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.changes.model.deadline import NO_DEADLINE
-from pgtop_tune.changes.model.pending_set import GRACE_S
+from pgtop_tune.changes.model.pending_set import GRACE_S, NO_DEADLINE
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.watchdogs import Watchdogs
 from pgtop_tune.cli.live_options import LiveOptions

@@ -7,7 +7,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.changes.model import deadline
+from pgtop_tune.changes.model import pending_set as deadline
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange
 from pgtop_tune.changes.model.pending_set import pending_sets
 from pgtop_tune.changes.selection import overdue
@@ -26,8 +26,8 @@ def pending() -> ParameterChange:
 def clocks_go(monkeypatch: pytest.MonkeyPatch, wall_s: float, boot_s: float) -> None:
     """So many seconds later than they are."""
     wall_ns, boot = time.time_ns, deadline.boot_clock_s
-    monkeypatch.setattr("pgtop_tune.changes.model.deadline.time.time_ns", lambda: wall_ns() + int(wall_s * 1e9))
-    monkeypatch.setattr("pgtop_tune.changes.model.deadline.boot_clock_s", lambda: boot() + boot_s)
+    monkeypatch.setattr("pgtop_tune.changes.model.pending_set.time.time_ns", lambda: wall_ns() + int(wall_s * 1e9))
+    monkeypatch.setattr("pgtop_tune.changes.model.pending_set.boot_clock_s", lambda: boot() + boot_s)
 
 
 @pytest.mark.parametrize("wall_s", [-DAY_S, 0.0, DAY_S])

@@ -148,6 +148,7 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
         await _say_standby(control, asked)
         plan = await _plan(service, asked)
         if asked.dry_run:
+            await _try_start(control, asked)
             return 0
         await check_permitted(machine, halves.of_machine)
         if plan is not None:
@@ -194,6 +195,18 @@ async def _plan(service: RestartService, asked: ChangeRequest) -> RestartPlan | 
     if asked.settings and not plan.possible:
         tell("the machine's settings are changed first; then this is checked again")
     return plan
+
+
+async def _try_start(control: PostgresControl, request: ChangeRequest) -> None:
+    """Say at a dry run whether the server would start again, as the change itself would.
+
+    Raises:
+        ServerProblem: It would not.
+    """
+    if request.settings:
+        tell("a start is tried once the machine's settings are changed")
+    elif not request.anyway:
+        await control.check_starts(request.wanted)
 
 
 async def _planned(machine: HostControl, asked: ChangeRequest, current: dict[str, Parameter]) -> ChangeSet:

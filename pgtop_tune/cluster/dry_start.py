@@ -21,16 +21,20 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.base.foreign_directory import ForeignPath, handed_over, is_private_place
 from pgtop_tune.cluster.auto_conf import FILE_NAME
+from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.service import NOT_RUN, TOO_LONG, run
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process import guard
 from pgtop_tune.process.mount_namespace import check_answers, directory_at, stat_of
 
 _COMPUTED_SINCE: Final = 15
+_RINGS: Final = "io_uring"
+_RINGS_SINCE: Final = 18
 _NO_TLS: Final = ("ssl", "off")
 _LEAST: Final = {
     "shared_preload_libraries": "",
@@ -108,7 +112,11 @@ def dry_start(
         ClusterProblem: It cannot be tried: the files of the cluster cannot be read, no directory can be made, or the
             program cannot be run.
     """
-    names = ("shared_memory_size", "shared_memory_size_in_huge_pages")
+    names = (
+        "shared_memory_size",
+        "shared_memory_size_in_huge_pages",
+        *(("io_method",) if major >= _RINGS_SINCE else ()),
+    )
     with _directory(place, text) as directory:
         # Before 15 nothing is computed and no library is loaded: only the files are read.
         asked = names if major >= _COMPUTED_SINCE else ("shared_buffers",)
@@ -120,15 +128,19 @@ def dry_start(
             refusal = _refusal_of_start(place, directory, options)
         if not refusal and is_older:
             return _with_libraries(place, directory, missing)
+    if not refusal and answers[-1][1] == _RINGS:
+        refusal = _refusal_of_rings(place, text, options)
     if refusal:
         return DryStart(refusal)
-    megabytes, pages = (_number(answer) for _, answer in answers)
+    megabytes, pages = (_number(answer) for _, answer in answers[:2])
     return DryStart(
         "", None if megabytes is None else megabytes * _MB, pages if pages is not None and pages > 0 else None
     )
 
 
-def _refusal_of_start(place: ServerPlace, directory: ForeignPath, options: Sequence[str]) -> str:
+def _refusal_of_start(
+    place: ServerPlace, directory: ForeignPath, options: Sequence[str], limits_of: int | None = None
+) -> str:
     """Return why certificates, keys or access rules are refused that -C does not read.
 
     It is a start of a server without data. It reads certificates, makes its shared memory and ends there where
@@ -136,8 +148,21 @@ def _refusal_of_start(place: ServerPlace, directory: ForeignPath, options: Seque
     (postmaster.c, PostmasterMain; ipci.c, AsyncShmemInit; xlog.c, ValidateXLOGDirectoryStructure).
     """
     least = (f"{name}={value}" for name, value in {**_LEAST, "unix_socket_directories": str(directory)}.items())
-    refusal, _ = _run(place, directory, *options, *(word for value in least for word in ("-c", value)))
+    least_options = (word for value in least for word in ("-c", value))
+    refusal, _ = _run(place, directory, *options, *least_options, limits_of=limits_of)
     return "" if _PAST_FILES.search(refusal) else refusal
+
+
+def _refusal_of_rings(server: ServerPlace, text: StartText, options: Sequence[str]) -> str:
+    """Return why the kernel gives the server no io_uring: memory it may lock, open files, sysctl io_uring_disabled.
+
+    The rings are made last of the shared memory (ipci.c, CreateOrAttachShmemStructs), a process each, under the limits
+    that a restart has: systemd's where it is a unit, else ours.
+    """
+    pid = pid_of(Path(server.data_directory)) if server.unit else None
+    with _directory(server, replace(text, with_rules=True)) as directory:
+        refusal = _refusal_of_start(server, directory, options, limits_of=pid)
+    return refusal if _RINGS in refusal else ""
 
 
 def _with_libraries(
@@ -160,13 +185,13 @@ def _asked(place: ServerPlace, directory: ForeignPath, name: str, *more: str) ->
     return _run(place, directory, *more, "-C", name)
 
 
-def _run(place: ServerPlace, directory: ForeignPath, *more: str) -> tuple[str, str]:
+def _run(place: ServerPlace, directory: ForeignPath, *more: str, limits_of: int | None = None) -> tuple[str, str]:
     """The words of a refusal, and the last line that the server's program writes."""
     argv = [place.program, *place.arguments, "-D", str(directory), "-c", f"data_directory={directory}", *_PLAIN_WORDS]
     if place.config_file:
         argv += ["-c", f"config_file={place.config_file}"]
     argv += more
-    ran = run(argv, place, as_owner=True, timeout_s=_TIMEOUT_S)
+    ran = run(argv, place, as_owner=True, timeout_s=_TIMEOUT_S, limits_of=limits_of)
     if ran.status in _NO_ANSWER:
         raise ClusterProblem("; ".join(ran.words) or f"{place.program} was killed")
     if ran.status != 0:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import resource
 import subprocess
 import tempfile
 import threading
@@ -22,6 +23,7 @@ from pgtop_tune.process.mount_namespace import directory_at
 
 _TIMEOUT_S: Final = 660.0
 """Stopping and starting may take `managing.PATIENCE_S` each."""
+_LIMITS: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK)
 _POLL_S: Final = 0.2
 _ENDING_S: Final = 2.0
 TOO_LONG: Final = 124
@@ -56,6 +58,7 @@ def run(
     in_english: bool = False,
     leave: threading.Event | None = None,
     timeout_s: float = _TIMEOUT_S,
+    limits_of: int | None = None,
 ) -> Ran:
     """Runs a program to its end; what it leaves behind, a server, lives on.
 
@@ -68,6 +71,7 @@ def run(
         in_english: Its words are read by us, not by people.
         leave: When it is set, the program goes on without us.
         timeout_s: After so long it is ended.
+        limits_of: A process whose limits of open files and locked memory it gets, as far as ours can be raised.
     """
     become = as_owner and place.uid is not None and place.uid != os.geteuid()
     # As root a program of the system is run: it gets none of what the server's user has set for loading libraries.
@@ -92,6 +96,10 @@ def run(
             )
         except (OSError, subprocess.SubprocessError) as error:
             return Ran(NOT_RUN, (f"{argv[0]} cannot be run: {getattr(error, 'strerror', None) or error}",))
+        if limits_of is not None:
+            for limit in _LIMITS:
+                with suppress(OSError, ValueError):
+                    resource.prlimit(process.pid, limit, resource.prlimit(limits_of, limit))
         status = _status(process, leave, timeout_s)
         if status is None:
             return Ran(LEFT, (f"{argv[0]} continues by itself",))

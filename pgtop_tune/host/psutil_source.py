@@ -326,9 +326,15 @@ def _pages(swapped_bytes: int | None) -> int | None:
 
 
 def _mount_point(path: str) -> str:
-    point = os.path.realpath(path)
-    while not os.path.ismount(point):
-        point = os.path.dirname(point)
+    """Return the mount point above a path; of a file system that does not answer the path itself."""
+    namespace = MountNamespace(())
+    point = namespace.real_path(os.path.abspath(path)) or "/"
+    try:
+        device = namespace.stat(point).st_dev
+        while point != "/" and namespace.stat(os.path.dirname(point)).st_dev == device:
+            point = os.path.dirname(point)
+    except OSError:
+        pass
     return point
 
 
@@ -348,6 +354,11 @@ def _place(path: str, namespace: MountNamespace) -> Mount | Unavailable:
     return mount or Unavailable(Reason.NOT_SUPPORTED, f"psutil tells no mount that holds {path}")
 
 
+def _device(source: str) -> str:
+    """Return the device that a name of a volume leads to; the source of another file system is a path of anybody's."""
+    return os.path.realpath(source) if source.startswith("/dev/") else source
+
+
 def _roles(places: Mapping[str, Mount | Unavailable], names: Collection[str]) -> Roles:
     devices: dict[str, tuple[str, ...]] = {}
     unplaced: list[str] = []
@@ -355,7 +366,7 @@ def _roles(places: Mapping[str, Mount | Unavailable], names: Collection[str]) ->
         if isinstance(place, Unavailable):
             unplaced.append(f"{role}: {place}")
         # A volume's name is a link to the device that is counted.
-        elif disk := rows.disk_under(os.path.realpath(place.source), names) if place.source else "":
+        elif disk := rows.disk_under(_device(place.source), names):
             devices[disk] = (*devices.get(disk, ()), role)
         else:
             on = f" ({place.kind} on {place.source})" if place.source else ""

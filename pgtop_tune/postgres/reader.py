@@ -149,7 +149,7 @@ class PostgresReader:
         await self.aclose()
         connection = await open_connection(self.conninfo, self.own)
         try:
-            version_num = int((await connection.fetch("SELECT current_setting('server_version_num')"))[0][0])
+            version_num = int((await connection.fetch("SHOW server_version_num"))[0][0])
             if problem := too_old(version_num):
                 raise ConnectionProblem(f"{self.conninfo.describe()}: {problem}", "pgtop-tune cannot watch it")
             self._major = version_num // 10_000
@@ -331,8 +331,8 @@ class PostgresReader:
         return [sql(query, self._major) for query in queries if self._major >= inventory().get(query, (99,))[0]]
 
     async def _probe(self, connection: ReadConnection) -> None:
-        rows = await fetch_open(connection, sql("capabilities", self._major), list(PREDEFINED))
-        capabilities = Capabilities(**rows[0])
+        rows, closed = await fetch_open(connection, sql("capabilities", self._major), list(PREDEFINED))
+        capabilities = Capabilities(**rows[0], closed={right.name: right.opening for right in closed})
         check_shape(capabilities)
         self._capabilities = capabilities
 
@@ -344,9 +344,9 @@ class PostgresReader:
         permitted = self._capabilities is not None and self._capabilities.read_control
         text = sql("facts", self._major).format(identifier=_IDENTIFIER if permitted else "''")
         try:
-            rows = await fetch_open(connection, text)
+            rows, _ = await fetch_open(connection, text)
         except FilesHang:
-            rows = await fetch_open(connection, sql("facts", self._major).format(identifier="''"))
+            rows, _ = await fetch_open(connection, sql("facts", self._major).format(identifier="''"))
         row = dict(rows[0])
         where = str(connection.endpoint)
         row["extensions"] = tuple(row["extensions"])

@@ -17,6 +17,7 @@ from pgtop_tune.base.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.base.foreign_answers import MALFORMED, decodes, decoding, malformed
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.model.absence import Reason, Unavailable, grant
+from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.server.closed_rights import with_grants
 from pgtop_tune.postgres.server.connecting import open_connection
@@ -24,7 +25,7 @@ from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import absence
 from pgtop_tune.postgres.server.file_looks import new_hangs
-from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 
 AT_ONCE: Final = 4
@@ -174,9 +175,7 @@ async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
     try:
         if not connection.pooled:
             # What is set behind a pooler is found by whoever is lent the same session; there the usual limit stands.
-            await connection.execute(
-                marked(f"SELECT pg_catalog.set_config('statement_timeout', '{_STATEMENT_S}s', false)")
-            )
+            await connection.execute(f"SET {OWN_MARK} statement_timeout = '{_STATEMENT_S}s'")
     except BaseException:
         connection.terminate()
         raise

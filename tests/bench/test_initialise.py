@@ -104,10 +104,10 @@ async def test_limits_of_a_role_do_not_end_what_takes_long_on_purpose(
     limits = ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout")
     with psycopg.connect(database, autocommit=True) as connection:
         for name in limits:
-            connection.execute(f"ALTER DATABASE \"{dbname}\" SET {name} = '100ms'")
+            connection.execute(f"ALTER DATABASE \"{dbname}\" SET {name} = '1s'")
     sql_session = await open_sql_session(resolve(database))
     try:
-        await initialise(endpoint_of(server, dbname), 1, pgbench, sql_session=sql_session)
+        await initialise(endpoint_of(server, dbname), 5, pgbench, sql_session=sql_session)
         shown = [(await sql_session.rows("SELECT current_setting(%s)", [name]))[0][0] for name in limits]
     finally:
         await sql_session.aclose()

@@ -67,7 +67,7 @@ COLUMNS: dict[str, list[str]] = {
     "one_backend": ["query", "query_bytes", "most_bytes", "datname", "role"],
     "login_role": ["login", "acting"],
     "role_powers": ["name", SUPERUSER, *ATTRIBUTES],
-    "capabilities": names(Capabilities),
+    "capabilities": names(Capabilities, "closed"),
     "checkpoints": names(CheckpointCounters, "at_s"),
     "database": names(DatabaseCounters, "at_s", "own_transactions"),
     "facts": names(ServerFacts, "endpoint", "local", "postmaster_pid", "pooled"),

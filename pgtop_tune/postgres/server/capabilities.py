@@ -6,6 +6,7 @@ Every question that can be answered with no comes with the sentence that says wh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -42,6 +43,8 @@ class Capabilities(Struct, frozen=True):
         wait_sampling_schema: Where pg_wait_sampling is in this database; None when it is not, or not for this role, or
             as with `statements_stranger`.
         wait_sampling_period_ms: How often its profile looks; None when not loaded or not kept per backend.
+        closed: What these answers lack, by the name of the view or function that this role may not use; what a GRANT
+            has to name to open it.
     """
 
     backend_pid: int
@@ -64,6 +67,7 @@ class Capabilities(Struct, frozen=True):
     statements_stranger: str | None = None
     wait_sampling_schema: str | None = None
     wait_sampling_period_ms: int | None = None
+    closed: Mapping[str, str] = {}
 
     @property
     def own_statements_counted(self) -> bool:
@@ -77,6 +81,9 @@ class Capabilities(Struct, frozen=True):
                 Reason.NO_EXTENSION,
                 "pg_stat_statements is not loaded: add it to shared_preload_libraries and restart the server",
             )
+        if self.statements_schema is None and (opening := self._opening("pg_extension", "pg_namespace")):
+            hidden = "whether pg_stat_statements is created in this database is hidden"
+            return Unavailable(Reason.NO_PERMISSION, f"{hidden}: {grant(opening, facts.user)}")
         if self.statements_schema is None or self.statements_version is None:
             return Unavailable(
                 Reason.NO_EXTENSION,
@@ -119,6 +126,9 @@ class Capabilities(Struct, frozen=True):
             )
         return None
 
+    def _opening(self, *names: str) -> str:
+        return next((self.closed[name] for name in names if name in self.closed), "")
+
     def activity(self) -> Unavailable | None:
         """Why sessions cannot be watched at all; None when they can."""
         if not self.track_activities:
@@ -137,7 +147,8 @@ class Capabilities(Struct, frozen=True):
             (self.read_all_stats, f"other users' sessions are hidden: {grant('pg_monitor', facts.user)} shows them"),
             (self.read_all_settings, f"some parameters are hidden: {grant('pg_monitor', facts.user)} shows them"),
         )
-        return tuple(sentence for permitted, sentence in sentences if not permitted)
+        hidden = tuple(f"{name} is hidden: {grant(self.closed[name], facts.user)}" for name in sorted(self.closed))
+        return (*(sentence for permitted, sentence in sentences if not permitted), *hidden)
 
 
 def too_old(version_num: int) -> str:

@@ -198,4 +198,10 @@ async def _behind_pooler(raw: Any, own: OwnSessions) -> bool:
     own.statements += 1
     own.calls += 1
     own.transactions += 1
-    return bool(await raw.fetchval(marked("SELECT pg_catalog.pg_backend_pid()")) != raw.get_server_pid())
+    server_pid = raw.get_server_pid()
+    try:
+        return bool(await raw.fetchval(marked("SELECT pg_catalog.pg_backend_pid()")) != server_pid)
+    except asyncpg.InsufficientPrivilegeError:
+        # The function is closed: a session that reads this view holds a lock on it.
+        locked = "SELECT FROM pg_catalog.pg_locks WHERE relation = 'pg_catalog.pg_locks'::regclass AND pid ="
+        return not await raw.fetchval(marked(f"SELECT EXISTS ({locked} {server_pid:d})"))

@@ -22,7 +22,7 @@ from pgtop_tune.postgres.server.file_looks import IS_WAITING, place_of, stuck_at
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.rows import TEXT_ARRAYS, TEXTS, NamedRow, RowForm, text_array, text_decoders
 from pgtop_tune.postgres.server.rows_as_bytes import Question, RowsAsBytes, error_fields, transport_of
-from pgtop_tune.postgres.server.search_path import pin
+from pgtop_tune.postgres.server.search_path import NAME, PINNED, pin
 
 ANSWER_TIMEOUT_S: Final = 4.0
 """Longer than the server's own statement_timeout: whoever misses this one is hung or cut off."""
@@ -55,6 +55,13 @@ _SETTLE: Final = f"SELECT {OWN_MARK} " + ", ".join(
     )
 )
 """Where something on the way has dropped the start-up packet's search_path, this is where it is pinned."""
+_SETTLE_BY_SET: Final = "; ".join(
+    (
+        f"SET {OWN_MARK} {NAME} = {PINNED}",
+        *(f"SET {OWN_MARK} {name} = '{value}'" for name, value in SESSION_SETTINGS.items()),
+    )
+)
+"""The same where set_config() or current_setting() is closed to our role; a transaction_timeout stays."""
 _WITHOUT_OWN: Final = (
     f"WITH {OWN_MARK} given AS MATERIALIZED (SELECT count(set_config(name, NULL, true)) AS settings"
     f" FROM unnest('{{{{{','.join(SESSION_SETTINGS)}}}}}'::text[]) AS name)"
@@ -162,7 +169,10 @@ class ReadConnection:
 
     async def settle(self) -> None:
         """Makes the session one that cannot write and does not wait. Raises as `execute` does."""
-        await self.execute(_SETTLE)
+        try:
+            await self.execute(_SETTLE)
+        except asyncpg.InsufficientPrivilegeError:
+            await self.execute(_SETTLE_BY_SET)
 
     async def read_texts(self) -> None:
         """Has every text of this session read in its encoding, see `encodings`; raises as `execute` does.
@@ -175,7 +185,7 @@ class ReadConnection:
 
     async def _read_in(self, encoding: str) -> None:
         if encoding != "UTF8":
-            await self.execute(marked(f"SELECT pg_catalog.set_config('client_encoding', '{encodings.RAW}', false)"))
+            await self.execute(f"SET {OWN_MARK} client_encoding = '{encodings.RAW}'")
         self._decode, encode = encodings.decoder(encoding), encodings.encoder(encoding)
         decoders = text_decoders(self._decode)
         add = partial(self._raw.get_settings().add_python_codec, typeschema="pg_catalog", typekind="scalar")

@@ -17,6 +17,9 @@ from pgtop_tune.postgres.server.search_path import AT_START, pinned_first, refus
 
 CONNECT_TIMEOUT_S: Final = 5
 """Unless the operator's connect_timeout says otherwise."""
+_MULE: Final = "MULE_INTERNAL"
+_FROM_MULE: Final = {"client_encoding": "LATIN1"}
+"""The server converts between these two (pg_conversion); psycopg takes what is not converted for bytes."""
 
 
 def connect(conninfo: ConnInfo, application_name: str, *, options: str = "", **more: Any) -> psycopg.Connection[Any]:
@@ -35,9 +38,10 @@ def connect(conninfo: ConnInfo, application_name: str, *, options: str = "", **m
     try:
         return psycopg.connect(autocommit=True, **_with(words, AT_START), **more)
     except psycopg.OperationalError as refusal:
-        if not refused(refusal):
+        if not refused(refusal) and not _is_of_mule(refusal):
             raise
-    return psycopg.connect(autocommit=True, **words, **more)
+        again = _with(words, {}) if refused(refusal) else {**_with(words, AT_START), **_FROM_MULE}
+    return psycopg.connect(autocommit=True, **again, **more)
 
 
 async def connect_async(
@@ -51,9 +55,20 @@ async def connect_async(
     words = _words(conninfo, application_name, "")
 
     async def connected(settings: Mapping[str, str]) -> psycopg.AsyncConnection[Any]:
-        return await psycopg.AsyncConnection.connect(autocommit=True, **_with(words, settings), **more)
+        try:
+            return await psycopg.AsyncConnection.connect(autocommit=True, **_with(words, settings), **more)
+        except psycopg.OperationalError as refusal:
+            if not _is_of_mule(refusal):
+                raise
+        again = {**_with(words, settings), **_FROM_MULE}
+        return await psycopg.AsyncConnection.connect(autocommit=True, **again, **more)
 
     return await (pinned_first(connected) if pinned else connected({}))
+
+
+def _is_of_mule(refusal: psycopg.OperationalError) -> bool:
+    """Return whether the server converts nothing between UTF-8 and the database: it says so in any language."""
+    return _MULE in str(refusal)
 
 
 def _words(conninfo: ConnInfo, application_name: str, options: str) -> dict[str, Any]:

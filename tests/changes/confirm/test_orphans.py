@@ -164,11 +164,12 @@ async def test_of_two_programs_that_start_at_once_one_adopts(server: Throwaway, 
     assert times_reverted(tmp_path, "work_mem") == 1
 
 
-@pytest.mark.parametrize("with_watchdog", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("with_watchdog", [False, True])
 async def test_a_killed_adopter_leaves_the_set_to_its_watchdog_or_to_the_next(
     server: Throwaway, tmp_path: Path, with_watchdog: bool
 ) -> None:
-    await asyncio.to_thread(leave_pending, server, tmp_path, "Terms(keep_within_s=12.0)")
+    await asyncio.to_thread(leave_pending, server, tmp_path, "Terms(keep_within_s=40.0)")
     ends_s = deadline_s(tmp_path)
     with watchers(server, tmp_path) as (adopter,):
         await until(lambda: any(owner.program and owner.program.pid == adopter.pid for owner in owners(tmp_path)))

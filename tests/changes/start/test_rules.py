@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -126,4 +127,29 @@ async def test_a_port_of_root_s_is_refused_where_the_server_is_not_root(
         with pytest.raises(ServerProblem, match=r"could not create any TCP/IP sockets at 127.0.0.1, port 81"):
             await control.apply_set(*unlocked({"port": "81"}))
         await control.apply_set(*unlocked({"port": str(free_port())}))
+        await control.aclose()
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "words"),
+    [(resource.RLIMIT_MEMLOCK, 65_536, "Cannot allocate memory"), (resource.RLIMIT_NOFILE, 400, "Too many open files")],
+    ids=["memlock", "nofile"],
+)
+async def test_rings_that_the_kernel_does_not_give_are_tried_before_the_start(
+    make_server: Callable[..., Throwaway], tmp_path: Path, limit: int, most: int, words: str
+) -> None:
+    server = make_server(19)
+    with psycopg.connect(conninfo(server)) as session:
+        row = session.execute("SELECT 'io_uring' = ANY(enumvals) FROM pg_settings WHERE name = 'io_method'").fetchone()
+    if row != (True,):
+        pytest.skip("this build knows no io_uring")
+    control = PostgresControl(resolve(conninfo(server)), directory=tmp_path, rules=Rules(allow_unsafe=True))
+    wanted, terms = unlocked({"io_method": "io_uring", "max_connections": "600"})
+    ours = resource.getrlimit(limit)
+    resource.setrlimit(limit, (most, ours[1]))
+    try:
+        with pytest.raises(ServerProblem, match=f"would not start again: could not setup io_uring queue: {words}"):
+            await control.apply_set(wanted, terms)
+    finally:
+        resource.setrlimit(limit, ours)
         await control.aclose()

@@ -56,6 +56,12 @@ _TO_ONE_FILE: Final = re.compile(r"(?:(?<![0-9&])>\s*|\bof=)(?!&|/dev/)\S*[^\s/]
 _SEGMENT: Final = ("%p", "%f")
 _PATHS: Final = ("%p", "pg_wal/%f")
 """The file to archive: the command runs in the data directory."""
+_INTO_SEGMENT: Final = re.compile(
+    r"""(?:\b(?:cp|mv|install|rsync|scp|copyto)\s[^|&;]*%f[^|&;]*\s|>\s*|\bof=)['"]?(?:%p|pg_wal/%f)['"]?\s*(?:\Z|[|&;)])"""
+)
+"""A copy whose target is the segment."""
+_TO_DIRECTORY: Final = re.compile(r"\s(?:-t|--target-directory)\b")
+_IN_MEMORY: Final = "/dev/shm/"
 _COPIES: Final = frozenset(
     {"cp", "mv", "dd", "cat", "install", "rsync", "scp", "gzip", "lz4", "zstd", "xz", "aws", "gsutil", "rclone"}
     | {"pgbackrest", "wal-g", "barman-wal-archive", "barman-cloud-wal-archive"}
@@ -237,6 +243,12 @@ def _fault(command: str) -> tuple[Severity, str, str] | None:
         )
     if first in _LEAVES:
         return Severity.HIGH, _LEAVES[first], "Copy %p (cp, rsync, or the tool in use), and take a base backup."
+    if _INTO_SEGMENT.search(command):
+        do = "Name %p as the source and the archive as the target, and take a base backup: WAL may be damaged."
+        return Severity.HIGH, "copies from the archive over the segment in pg_wal", do
+    if _is_kept_in_memory(command):
+        do = "Archive to another machine, or at least to a disk, and take a base backup."
+        return Severity.HIGH, f"archives to {_IN_MEMORY}, which is empty after a restart of the machine", do
     end = None if _ALL_OF_A_PIPE in command else _FORGETS.search(command)
     if end is not None:
         do = (
@@ -247,6 +259,12 @@ def _fault(command: str) -> tuple[Severity, str, str] | None:
     return _one_file(command, first)
 
 
+def _is_kept_in_memory(command: str) -> bool:
+    """Return whether every copy that a command line makes goes to shared memory."""
+    copies = [part for part in _SEVERAL.split(command) if _program(part) in _COPIES]
+    return bool(copies) and all(_IN_MEMORY in part.split()[-1] for part in copies)
+
+
 def _one_file(command: str, first: str) -> tuple[Severity, str, str] | None:
     """Return the fault of a command whose copies may come to be one file, or none."""
     target = _TO_ONE_FILE.search(command)
@@ -254,7 +272,8 @@ def _one_file(command: str, first: str) -> tuple[Severity, str, str] | None:
         do = "Name the file of the archive by %f, and take a base backup: WAL from before is lost."
         return Severity.HIGH, f"writes each segment over the one before ({target.group().strip()!r})", do
     last = command.split()[-1]
-    if "%f" not in command and first in ("cp", "install") and not last.endswith(("/", '/"', "/'")):
+    names_directory = last.endswith(("/", '/"', "/'")) or _TO_DIRECTORY.search(command)
+    if "%f" not in command and first in ("cp", "install") and not names_directory:
         do = f"Write {last}/ where that is a directory, else name the file by %f; then SELECT pg_reload_conf();"
         return Severity.WARNING, f"writes each segment over the one before, unless {last} is a directory", do
     skip = _IF_NONE.search(command) if first in ("cp", "rsync") else None

@@ -17,7 +17,6 @@ from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, memor
 from pgtop_tune.health.questions import CONFIGURED, CONTROL, HBA, START_FILES, StartFile
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import HugePages
-from pgtop_tune.model.postgres import Parameter
 
 _READ_AT_START: Final = frozenset({"postmaster", "sighup"})
 _NOT_TRIED: Final = Unavailable(Reason.SWITCHED_OFF, "a check runs no program of the server")
@@ -51,6 +50,7 @@ def restart_facts(facts: CheckFacts, next_texts: Mapping[str, str]) -> RestartFa
         Missing: The server or its parameters were not seen.
     """
     now = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
+    start = next_start(facts, next_texts) if isinstance(facts.next_start, Unavailable) else facts.next_start
     server, major = facts.have(needs.SERVER), needs.major(facts)
     values = ValuesAfter(now, next_texts)
     page_bytes = values.number("huge_page_size")
@@ -59,7 +59,7 @@ def restart_facts(facts: CheckFacts, next_texts: Mapping[str, str]) -> RestartFa
         major=major,
         values=values,
         dry=_NOT_TRIED,
-        rule_refusal=start_refusal(_next_start(facts, now, next_texts), major, tried=False),
+        rule_refusal=start_refusal(start, major, tried=False),
         memory_bytes=memory_bytes,
         group_bytes=group_bytes,
         pool=_pool(facts, int(page_bytes or 0)),
@@ -70,16 +70,21 @@ def restart_facts(facts: CheckFacts, next_texts: Mapping[str, str]) -> RestartFa
     )
 
 
-def _next_start(facts: CheckFacts, now: Mapping[str, Parameter], next_texts: Mapping[str, str]) -> NextStart:
+def next_start(facts: CheckFacts, next_texts: Mapping[str, str]) -> NextStart:
+    """Return the values and files of the next start, without what only the server's machine can say.
+
+    Raises:
+        Missing: The parameters were not seen.
+    """
     rows = {
-        name: StartValue(
+        row.name: StartValue(
             unit=row.unit,
             running=row.setting,
-            now=next_texts.get(name, row.setting),
+            now=next_texts.get(row.name, row.setting),
             without=row.boot_val,
             is_fixed=row.source in AT_START,
         )
-        for name, row in now.items()
+        for row in facts.have(needs.PARAMETERS).parameters
     }
     return NextStart(rows=rows, changes={}, directories=_directories(facts), counts=_counts(facts))
 

@@ -5,12 +5,14 @@ Every part is a value or `Unavailable` with the reason. A check names what it ne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
 from pgtop_tune.advice.facts import DiskKind, Workload
+from pgtop_tune.changes.start.next_start import NextStart
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.backups import BackupTools
@@ -21,6 +23,7 @@ from pgtop_tune.model.setup import Measured
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
 
+_PATH: Final = re.compile(r"/\S")
 NOT_ASKED: Final = Unavailable(Reason.NOT_RECORDED, "not asked")
 NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured: pass --measure")
 NOT_IN_RECORDING: Final = Unavailable(Reason.NOT_RECORDED, "not in a recording")
@@ -108,7 +111,9 @@ class Question(Struct, Generic[R], frozen=True):
         """See `FactNeed.of`."""
         found = facts.answers.get(self.name, facts.unanswered)
         if isinstance(found, Unavailable) and found.reason is Reason.NO_PERMISSION and self.opens:
-            return Unavailable(found.reason, f"{found}; {self.opens}")
+            # A refusal of the file system names the path, in every language; that of a right has no such name.
+            opening = "the server's account may not look there" if _PATH.search(found.detail) else self.opens
+            return Unavailable(found.reason, f"{found}; {opening}")
         return found
 
 
@@ -124,6 +129,7 @@ class CheckFacts(Struct, frozen=True):
         described: Which server: "user@host:port/dbname", or the file. Foreign text.
         disk, workload: What the operator says; None goes by what was seen.
         backups: What backup tools of the server's machine say.
+        next_start: Values and files of the server's next start, with what this machine says of them.
     """
 
     frames: tuple[Frame, ...]
@@ -135,6 +141,7 @@ class CheckFacts(Struct, frozen=True):
     disk: DiskKind | None = None
     workload: Workload | None = None
     backups: BackupTools | Unavailable = NOT_ASKED
+    next_start: NextStart | Unavailable = NOT_ASKED
 
     # asyncio.run() writes what a task returned into a text that nobody reads: thousands of rows.
     __repr__ = object.__repr__

@@ -12,11 +12,14 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.base.foreign_answers import MALFORMED, check_shape, malformed
+from pgtop_tune.changes.start.machine_looks import account_of, with_machine
+from pgtop_tune.changes.start.next_start import NextStart
 from pgtop_tune.health import needs
+from pgtop_tune.health.at_next_start import next_start, other_values
 from pgtop_tune.health.check import Check
 from pgtop_tune.health.configured import as_configured
-from pgtop_tune.health.facts import NOT_ASKED, Answer, CheckFacts, Question, Refused
-from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_OPTIONS
+from pgtop_tune.health.facts import NOT_ASKED, Answer, CheckFacts, Missing, Question, Refused
+from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_FILES, START_OPTIONS
 from pgtop_tune.host.backup_tools import backup_tools
 from pgtop_tune.host.block_devices import ROOT, server_directories
 from pgtop_tune.host.choice import Host, host_of
@@ -109,7 +112,22 @@ async def gather(
             eye.close()
     finally:
         await reader.aclose()
-    return CheckFacts(tuple(frames), machine, answers, described=conninfo.describe(), backups=backups)
+    facts = CheckFacts(tuple(frames), machine, answers, described=conninfo.describe(), backups=backups)
+    if START_FILES.name in answers and server.local and server.postmaster_pid is not None:
+        started = await asyncio.to_thread(_next_start, facts, server.postmaster_pid, root)
+        facts = replace(facts, next_start=started)
+    return facts
+
+
+def _next_start(facts: CheckFacts, postmaster_pid: int, root: Path) -> NextStart | Unavailable:
+    """Return the next start as this machine sees it."""
+    account = account_of(postmaster_pid, root)
+    if account is None:
+        return Unavailable(Reason.NOT_LOCAL, "the server runs in a container of its own")
+    try:
+        return with_machine(next_start(facts, other_values(facts)), account)
+    except Missing as missing:
+        return missing.why
 
 
 async def _pools(addresses: Sequence[PoolerAddress], clock: Callable[[], float]) -> PoolerSample | Unavailable:

@@ -58,7 +58,7 @@ def test_the_screen_watches_without_the_operators_driver(
 
 def test_a_recording_is_made_without_it(server: Throwaway, tmp_path: Path) -> None:
     kept = tmp_path / "modules"
-    words = ("record", "--seconds", "2", "-o", str(tmp_path / "run.jsonl"), conninfo(server))
+    words = ("record", "--seconds", "5", "-o", str(tmp_path / "run.jsonl"), conninfo(server))
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(kept), *words],
         env=environment(tmp_path),

@@ -14,6 +14,7 @@ from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY, NEEDED, RestartFacts
+from pgtop_tune.changes.start.machine_looks import at_place
 from pgtop_tune.changes.start.next_start import PASSPHRASE, TLS_FILES, NextStart, next_start
 from pgtop_tune.changes.start.places import check_directory, find_place, postmaster_pid, told_by_pg_config
 from pgtop_tune.changes.start.rules import PARAMETERS, start_refusal
@@ -142,7 +143,9 @@ def server_before_restart(
         parameters={parameter.name: parameter for parameter in found},
         place=place,
         pid=None if isinstance(pid, Unavailable) else pid,
-        next_start=next_start(session, changes, PARAMETERS, place=place),
+        next_start=at_place(
+            next_start(session, changes, PARAMETERS), place, {change.name.lower() for change in changes}
+        ),
         library_directory=library_directory(session),
     )
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import grp
-import os
-import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -18,17 +14,11 @@ from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import elements
-from pgtop_tune.cluster.postmaster import pid_of
-from pgtop_tune.cluster.service import groups_of
-from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.model.parameter_values import parse, parse_bool, unit_bytes
-from pgtop_tune.process.mount_namespace import stat_of
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
-_BINDS_ANY_PORT: Final = 1 << 10
-"""CAP_NET_BIND_SERVICE (capabilities(7), include/uapi/linux/capability.h)."""
 _HBA: Final = "hba_file"
 _TEXT: Final = "SELECT pg_read_file(%s, 0, 1048576, true) AS text"
 _FILE: Final = "SELECT isdir AS is_directory FROM pg_stat_file(%s, true)"
@@ -75,14 +65,8 @@ _COUNTED_FOR: Final = {
     "db_user_namespace": ("md5_lines",),
 }
 """By the parameter whose change asks for it."""
-_LISTENING: Final = frozenset({"listen_addresses", "port"})
-_EVERY: Final = {"*": None, "0.0.0.0": "0.0.0.0", "::": "::"}
 PASSPHRASE: Final = "ssl_passphrase_command"
 _OTHERS: Final = "wal_segment_size", PASSPHRASE
-_LOGS: Final = frozenset({"log_directory", "logging_collector"})
-_ACL: Final = "system.posix_acl_access"
-_WRITE_AND_ENTER: Final = 0o3
-_NOT_HERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
 
 
 class StartValue(Struct, frozen=True):
@@ -112,7 +96,7 @@ class NextStart(Struct, frozen=True):
         directories: Paths that were looked at, and whether each is a directory; None where nothing is there.
         counts: What the server keeps, by the names of `_COUNTS`; without what was not asked for or may not be read.
         has_group: Whether the group of its sockets exists; None where that cannot be said.
-        is_log_closed: Its account may not write into the directory of its logs.
+        closed: Paths that its account surely cannot use, and why.
         cannot_listen: Why it could open no TCP port, "" where it could or that cannot be said.
         access_fault: Why it could not load its hba_file, likewise.
     """
@@ -122,7 +106,7 @@ class NextStart(Struct, frozen=True):
     directories: Mapping[str, bool | None]
     counts: Mapping[str, int]
     has_group: bool | None = None
-    is_log_closed: bool = False
+    closed: Mapping[str, str] = {}
     cannot_listen: str = ""
     access_fault: str = ""
 
@@ -182,7 +166,6 @@ def next_start(
     changes: Sequence[WantedParameter],
     parameters: Sequence[str],
     *,
-    place: ServerPlace,
     touched: frozenset[str] = frozenset(),
 ) -> NextStart:
     """Return what the next start reads when some changes of the system's scope are made.
@@ -191,7 +174,6 @@ def next_start(
         session: To the server.
         changes: The changes.
         parameters: That are to be known.
-        place: Where the server is: on this machine groups, addresses and permissions are looked at as well.
         touched: Parameters whose rules are going to be asked, in lower case, besides those of the changes.
     """
     texts = {change.name.lower(): change.value for change in changes}
@@ -212,17 +194,12 @@ def next_start(
         )
         for row in read
     }
-    is_here = bool(place.program)
     start = NextStart(rows=rows, changes=texts, directories={}, counts={})
-    group = start.text("unix_socket_group")
     return replace(
         start,
         directories=_directories(session, start.paths()),
         counts=_counts(session, touched),
-        has_group=_has_group(group) if is_here and group and not group.isdecimal() else None,
-        is_log_closed=is_here and not touched.isdisjoint(_LOGS) and _is_closed(start.text("log_directory"), place),
         access_fault=_access_fault(session, start.text(_HBA)) if _HBA in touched else "",
-        cannot_listen=_cannot_listen(start, place) if is_here and not touched.isdisjoint(_LISTENING) else "",
     )
 
 
@@ -237,80 +214,12 @@ def _access_fault(session: OperatorSession, path: str) -> str:
     return "" if has_rule else "it contains no entries"
 
 
-def _is_closed(directory: str, place: ServerPlace) -> bool:
-    """Return whether the server's account surely may not make files in a directory, by its permissions."""
-    path = os.path.join(place.data_directory, directory)
-    if place.uid in (None, 0):
-        return False
-    try:
-        status = stat_of(path)
-        if _ACL in os.listxattr(path):
-            return False
-    except OSError:
-        return False
-    is_of_group = status.st_gid in (place.gid, *groups_of(place))
-    shift = 6 if status.st_uid == place.uid else 3 if is_of_group else 0
-    return status.st_mode >> shift & _WRITE_AND_ENTER != _WRITE_AND_ENTER
-
-
 def _counts(session: OperatorSession, touched: frozenset[str]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for name in dict.fromkeys(count for parameter in touched for count in _COUNTED_FOR.get(parameter, ())):
         with suppress(ServerProblem), session.plain_words():
             counts[name] = session.rows(_COUNTS[name])[0]["n"]
     return counts
-
-
-def _cannot_listen(start: NextStart, place: ServerPlace) -> str:
-    """Return why no address could be opened; the port that it has now is its own, so that any port stands for it."""
-    addresses = elements("listen_addresses", start.text("listen_addresses"))
-    if addresses is None:
-        return 'invalid list syntax in parameter "listen_addresses"'
-    port, row = start.text("port"), start.rows.get("port")
-    number = 0 if row is None or port == row.running or not port.isdecimal() else int(port)
-    if not addresses or (
-        not _is_reserved(number, place) and any(_can_listen(address, number) for address in addresses)
-    ):
-        return ""
-    return f"could not create any TCP/IP sockets at {', '.join(addresses)}, port {port}"
-
-
-def _is_reserved(port: int, place: ServerPlace) -> bool:
-    """Return whether a port surely is for root alone: ip(7), ip_unprivileged_port_start and CAP_NET_BIND_SERVICE."""
-    try:
-        first_free = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
-        if not 0 < port < first_free or place.uid in (None, 0):
-            return False
-        status = Path(f"/proc/{pid_of(Path(place.data_directory))}/status").read_text()
-    except (OSError, ValueError):
-        return False
-    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "f" * 16)
-    return not int(effective, 16) & _BINDS_ANY_PORT
-
-
-def _can_listen(address: str, port: int) -> bool:
-    try:
-        ways = socket.getaddrinfo(_EVERY.get(address, address), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError:
-        return False
-    for family, kind, _, _, way in ways:
-        try:
-            with socket.socket(family, kind) as listener:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind(way)
-        except OSError as error:
-            if error.errno in _NOT_HERE:
-                continue
-        return True
-    return False
-
-
-def _has_group(name: str) -> bool:
-    try:
-        grp.getgrnam(name)
-    except KeyError:
-        return False
-    return True
 
 
 def _directories(session: OperatorSession, paths: Sequence[str]) -> dict[str, bool | None]:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.start.next_start import TLS_FILES, NextStart, above
+from pgtop_tune.cluster.auto_conf import FILE_NAME
 
 _VERSIONS: Final = ("", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 _LONGEST_SOCKET: Final = 107
@@ -71,9 +72,10 @@ def _minimal_wal(start: NextStart) -> str:
 def _file_of_tls(name: str, what: str, *, directory: bool = False) -> Callable[[NextStart], str]:
     def refusal(start: NextStart) -> str:
         path = start.text(name)
-        needed = start.is_on("ssl") and path != ""
-        missing = needed and start.is_missing(path, directory=directory)
-        return f'could not load {what} "{path}": No such file or directory' if missing else ""
+        if not start.is_on("ssl") or path == "":
+            return ""
+        fault = "No such file or directory" if start.is_missing(path, directory=directory) else start.closed.get(path)
+        return f'could not load {what} "{path}": {fault}' if fault else ""
 
     return refusal
 
@@ -94,12 +96,21 @@ def _access_file(start: NextStart) -> str:
         return f'"{path}" is looked for where the server is started, which nobody knows: write an absolute name'
     if path and start.is_missing(path):
         return f'could not load "{path}": No such file or directory'
-    return f'could not load "{path}": {start.access_fault}' if start.access_fault else ""
+    fault = start.closed.get(path) or start.access_fault
+    return f'could not load "{path}": {fault}' if fault else ""
 
 
 def _data(start: NextStart) -> str:
     path = start.text("data_directory")
-    return f'data directory "{path}" does not exist' if start.is_missing(path, directory=True) else ""
+    fault = "does not exist" if start.is_missing(path, directory=True) else start.closed.get(path)
+    return f'data directory "{path}" {fault}' if fault else ""
+
+
+def _configuration(start: NextStart) -> str:
+    for path in (start.text("config_file"), f"{start.text('data_directory')}/{FILE_NAME}"):
+        if fault := start.closed.get(path):
+            return f'could not open configuration file "{path}": {fault}'
+    return ""
 
 
 def _group(start: NextStart) -> str:
@@ -115,8 +126,8 @@ def _log_file(start: NextStart) -> str:
     is_file = start.is_missing(directory, directory=True) and not start.is_missing(directory)
     is_lost = not directory or is_file or start.is_missing(above(directory), directory=True)
     is_deeper = "/" in name and "%" not in name and start.is_missing(above(f"{directory}/{name}"), directory=True)
-    if start.is_log_closed:
-        return f'could not open log file "{directory}/{name}": Permission denied'
+    if fault := start.closed.get(directory):
+        return f'could not open log file "{directory}/{name}": {fault}'
     if is_lost or is_deeper or name in ("", ".", "..") or len(name.encode()) > _LONGEST_NAME:
         return f'could not open log file "{directory}/{name}"'
     return ""
@@ -158,6 +169,8 @@ def _sockets(start: NextStart) -> str:
             return f'Unix-domain socket path "{path}" is too long (maximum {_LONGEST_SOCKET} bytes)'
         if start.is_missing(directory, directory=True):
             return f'could not create lock file "{path}.lock": No such file or directory'
+        if fault := start.closed.get(directory):
+            return f'could not create lock file "{path}.lock": {fault}'
     return ""
 
 
@@ -247,6 +260,7 @@ RULES: Final[tuple[StartRule, ...]] = (
     ),
     StartRule(names=("hba_file",), refusal=_access_file, source="postmaster.c (PostmasterMain)", seen_since=None),
     StartRule(names=("data_directory",), refusal=_data, source="miscinit.c (checkDataDir)", seen_since=None),
+    StartRule(names=("config_file",), refusal=_configuration, source="guc-file.l (ParseConfigFile)", seen_since=14),
     StartRule(names=("unix_socket_group",), refusal=_group, source="pqcomm.c (Setup_AF_UNIX)", seen_since=None),
 )
 """Of 14 to 19."""

@@ -42,7 +42,7 @@ async def says(server: Throwaway) -> str:
     checks = chosen(["CFG-11"], [])
     report = judge(checks, await gather(resolve(conninfo(server)), checks))
     return "; ".join(
-        [finding.says for _, finding in report.findings] + [f"unknown: {why}" for _, why in report.unknowns]
+        [finding.says for _, finding in report.findings] + [f"unknown: {why.reason}" for _, why in report.unknowns]
     )
 
 

@@ -12,8 +12,8 @@ from msgspec import convert
 
 from pgtop_tune import __version__
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.experiment.plan.reviewed import differences
-from pgtop_tune.experiment.workers.ports import Workers
+from pgtop_tune.experiment.plan.bind import differences
+from pgtop_tune.experiment.workers.run import Workers
 from pgtop_tune.runtime.running_experiments import ServerKey
 
 _NAMED: Final = 4

@@ -26,14 +26,18 @@ from pgtop_tune.cli.measuring import targets
 from pgtop_tune.cli.output import say
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.experiment.path import unreachable
-from pgtop_tune.experiment.plan.amounts import PlanFacts
-from pgtop_tune.experiment.plan.bind import ServerView, bound
-from pgtop_tune.experiment.plan.estimate import estimate, refusals
-from pgtop_tune.experiment.plan.log import reviewed_dir
-from pgtop_tune.experiment.plan.model import OWN_DATABASE, BoundPlan, ExperimentPlan, PlanEndpoint
-from pgtop_tune.experiment.plan.plan_file import plan_path, read_plan
-from pgtop_tune.experiment.plan.plan_lines import place_of
-from pgtop_tune.experiment.plan.reviewed import keep_reviewed
+from pgtop_tune.experiment.plan.bind import ServerView, bound, keep_reviewed
+from pgtop_tune.experiment.plan.model import (
+    OWN_DATABASE,
+    BoundPlan,
+    ExperimentPlan,
+    PlanEndpoint,
+    PlanFacts,
+    estimate,
+    refusals,
+)
+from pgtop_tune.experiment.plan.plan_file import place_of, plan_path, read_plan
+from pgtop_tune.experiment.plan.results import reviewed_dir
 from pgtop_tune.experiment.plan.status import plan_lines
 from pgtop_tune.experiment.series import scripts_of
 from pgtop_tune.metrics import sections

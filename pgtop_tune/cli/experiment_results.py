@@ -13,10 +13,9 @@ from pgtop_tune.cli.output import say, say_as_it_is, tell
 from pgtop_tune.cli.report_files import write_chapters
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import report_markdown, text
-from pgtop_tune.experiment.plan.log import experiments, is_running, newest, read_entries
 from pgtop_tune.experiment.plan.plan_file import read_plan
 from pgtop_tune.experiment.plan.report import RESULTS, chapters
-from pgtop_tune.experiment.plan.results import Outcome, outcome_of
+from pgtop_tune.experiment.plan.results import Outcome, experiments, is_running, newest, outcome_of, read_entries
 from pgtop_tune.experiment.plan.status import status_lines
 
 

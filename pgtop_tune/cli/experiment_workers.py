@@ -24,16 +24,22 @@ from pgtop_tune.cli.experiment_results import directory_of, outcome_in, say_resu
 from pgtop_tune.cli.experimenting import confirm_restarts
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.signals import run_until_signalled
-from pgtop_tune.experiment.plan.estimate import estimate
-from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog, new_directory, read_entries
-from pgtop_tune.experiment.plan.model import BoundPlan, Cell, ExperimentPlan
+from pgtop_tune.experiment.plan.bind import plan_hash
+from pgtop_tune.experiment.plan.model import BoundPlan, Cell, ExperimentPlan, estimate
 from pgtop_tune.experiment.plan.plan_file import plan_path, read_plan
-from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, outcome_of
-from pgtop_tune.experiment.plan.reviewed import plan_hash
+from pgtop_tune.experiment.plan.results import (
+    ABANDONED,
+    COMPLETE,
+    RUNS,
+    CellResult,
+    ExperimentLog,
+    new_directory,
+    outcome_of,
+    read_entries,
+)
 from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
-from pgtop_tune.experiment.workers.ports import UnitFailed, Workers
-from pgtop_tune.experiment.workers.run import CellOnServer, RunOnServers
+from pgtop_tune.experiment.workers.run import CellOnServer, RunOnServers, UnitFailed, Workers
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.runtime.running_experiments import ServerKey
 

@@ -39,18 +39,23 @@ from pgtop_tune.cli.measuring import targets
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
-from pgtop_tune.experiment.endpoints import LoadTarget
+from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import LoadRun
-from pgtop_tune.experiment.plan.estimate import Estimate, estimate
-from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory, read_entries, reviewed_dir
-from pgtop_tune.experiment.plan.model import OWN_DATABASE, Arm
-from pgtop_tune.experiment.plan.parts import ExperimentParts
-from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, Outcome, outcome_of
-from pgtop_tune.experiment.plan.reviewed import check_reviewed, plan_hash
-from pgtop_tune.experiment.plan.run import ExperimentRun, unfinished
-from pgtop_tune.experiment.plan.shown import shown_plan, switched
-from pgtop_tune.experiment.plan.stage_data import made_here
-from pgtop_tune.experiment.surroundings_meter import SurroundingsMeter
+from pgtop_tune.experiment.plan.bind import check_reviewed, plan_hash
+from pgtop_tune.experiment.plan.model import OWN_DATABASE, Arm, Estimate, estimate
+from pgtop_tune.experiment.plan.results import (
+    ABANDONED,
+    COMPLETE,
+    ExperimentLog,
+    Outcome,
+    new_directory,
+    outcome_of,
+    read_entries,
+    reviewed_dir,
+)
+from pgtop_tune.experiment.plan.run import ExperimentParts, ExperimentRun, made_here, unfinished
+from pgtop_tune.experiment.plan.status import shown_plan, switched
+from pgtop_tune.experiment.run_cell import LoadTarget
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached

@@ -34,18 +34,15 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
-from pgtop_tune.compare.noise.fingerprint import LoadFingerprint
-from pgtop_tune.compare.noise.store import known_noise
-from pgtop_tune.compare.noise.words import known_words
+from pgtop_tune.compare.noise.cells import LoadFingerprint, known_noise, known_words
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.experiment.configurations import Configuration, ConfiguredRuns, check_configurations
-from pgtop_tune.experiment.endpoints import LoadTarget, parse_endpoint
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.repeats import Repeats, Repetition, check_goal, check_length, load_before
-from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
+from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell, parse_endpoint
 from pgtop_tune.experiment.series import Series, Steps, cells, parse_steps, series_json
-from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
+from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable

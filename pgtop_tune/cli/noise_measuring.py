@@ -22,9 +22,17 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.measuring import BenchRequest, measure
 from pgtop_tune.cli.output import say, tell, write_for_programs
-from pgtop_tune.compare.noise.cells import CellOfRuns, alone, cell_of, to_keep
-from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerprint
-from pgtop_tune.compare.noise.store import SHORTEST_S, history, remember
+from pgtop_tune.compare.noise.cells import (
+    SHORTEST_S,
+    CellOfRuns,
+    LoadFingerprint,
+    alone,
+    cell_of,
+    history,
+    load_fingerprint,
+    remember,
+    to_keep,
+)
 from pgtop_tune.compare.reports.tables import MISSING, Table, as_markdown, as_text
 from pgtop_tune.compare.reports.written import escaped
 from pgtop_tune.compare.sides.from_recording import read_recording

@@ -9,9 +9,8 @@ from typing import Final
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import new_file, replacing
 from pgtop_tune.cli.output import say
-from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.report import Chapter
-from pgtop_tune.compare.reports.written import report_markdown
+from pgtop_tune.compare.reports.written import html, report_markdown
 
 _SUFFIXES: Final = (".html", ".md")
 

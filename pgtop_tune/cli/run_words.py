@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.noise.cells import CellOfRuns
-from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table, configuration_table
+from pgtop_tune.compare.reports.sheets import cell_notes, cell_table, configuration_table
 from pgtop_tune.compare.reports.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
 from pgtop_tune.compare.reports.written import escaped
 from pgtop_tune.experiment.run_cell import RunCell

@@ -70,7 +70,7 @@ def overlay_directory(wanted: Path | None, shown: Callable[[], Path | None]) -> 
         RecordingProblem: It cannot be read.
     """
     from pgtop_tune.base import paths
-    from pgtop_tune.compare.overlay.directory import OverlayDirectory
+    from pgtop_tune.compare.overlay.curves import OverlayDirectory
 
     overlay_source = OverlayDirectory(paths.recordings_dir(), shown)
     if wanted is not None:

@@ -43,8 +43,11 @@ from pgtop_tune.experiment.prediction import score, score_words
 from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.switchback.arms import (
+    BY_CHECKPOINTS,
     CURRENT,
+    Arm,
     Arms,
+    Lengths,
     Rival,
     RivalSettings,
     as_shown,
@@ -52,16 +55,25 @@ from pgtop_tune.experiment.switchback.arms import (
     resolved_settings,
 )
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, Arm, Lengths
 from pgtop_tune.experiment.switchback.loads import ArmLoads, ForeignLoad, OwnLoad
 from pgtop_tune.experiment.switchback.plans import StatementPlans
-from pgtop_tune.experiment.switchback.record import RecordFile, as_json, trials_of
-from pgtop_tune.experiment.switchback.separate_blocks import CheckedArms, SeparateBlocks, SeparatePlan
-from pgtop_tune.experiment.switchback.shown import ShownStates
-from pgtop_tune.experiment.switchback.state import ANSWERS, Ending, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.separate_blocks import (
+    CheckedArms,
+    SeparateBlocks,
+    SeparatePlan,
+    check_nothing_pending,
+)
+from pgtop_tune.experiment.switchback.state import (
+    ANSWERS,
+    Ending,
+    RecordFile,
+    SwitchbackPlan,
+    SwitchbackState,
+    as_json,
+    trials_of,
+)
 from pgtop_tune.experiment.switchback.switchback import Switchback
-from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
-from pgtop_tune.experiment.switchback.words import Narrator, markdown, text
+from pgtop_tune.experiment.switchback.words import Narrator, ShownStates, markdown, text
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.parameter_values import check_value

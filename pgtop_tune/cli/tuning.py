@@ -21,7 +21,7 @@ from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.tuning_beginning import SearchRequest, beginning, objective_of
 from pgtop_tune.cli.tuning_evaluator import evaluator_of, until_nothing_pends
 from pgtop_tune.cli.tuning_session import TuningSession, opened_session
-from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
+from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, server_of
@@ -33,10 +33,9 @@ from pgtop_tune.tuning.on_server.journal import (
     write_first,
     write_result,
 )
+from pgtop_tune.tuning.on_server.report import SAME_MIX_WORDS, ShownTuning, next_line, result_lines
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun, why_unfinished
-from pgtop_tune.tuning.on_server.shown import ShownTuning
-from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, next_line, result_lines
-from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.protocol import Ending, Result
 
 
 class TuneRequest(Struct, frozen=True, kw_only=True):

@@ -14,17 +14,22 @@ from pgtop_tune.cli.tuning_own_blocks import separate_cost_s
 from pgtop_tune.cli.tuning_session import TuningSession
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.prediction import Prediction, predict
-from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, CYCLES_PER_PAIR
-from pgtop_tune.experiment.switchback.whole_cycles import cycle_s
+from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, CYCLES_PER_PAIR
+from pgtop_tune.experiment.switchback.block_frames import cycle_s
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.tuning.engines.registry import engine
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
-from pgtop_tune.tuning.on_server.knob_space import knob_space, wanted_knobs
-from pgtop_tune.tuning.on_server.machine_space import PARAMETERS, is_machine_group, is_machine_knob, machine_space
+from pgtop_tune.tuning.on_server.knob_space import (
+    PARAMETERS,
+    is_machine_group,
+    is_machine_knob,
+    knob_space,
+    machine_space,
+    wanted_knobs,
+)
 from pgtop_tune.tuning.on_server.objective import Objective, constraint, objective
-from pgtop_tune.tuning.plan import TuningPlan
-from pgtop_tune.tuning.space import Dimension, KnobSpace, Space
+from pgtop_tune.tuning.plan import Dimension, KnobSpace, Space, TuningPlan
 
 _LONGEST_CYCLE_S: Final = 60.0
 """Above, knobs that work through checkpoints are searched only where they are named."""

@@ -15,12 +15,10 @@ from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.tuning_own_blocks import OwnBlocks, separate_lengths
 from pgtop_tune.cli.tuning_session import TuningSession
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.experiment.switchback.arms import by_name
-from pgtop_tune.experiment.switchback.blocks import BY_CHECKPOINTS, SETTLE_S, Lengths
-from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
-from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles, own_pair_s
-from pgtop_tune.tuning.on_server.evaluating import Evaluator
-from pgtop_tune.tuning.on_server.evaluating_parts import EvaluatingParts, Seen
+from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, SETTLE_S, Lengths, by_name
+from pgtop_tune.experiment.switchback.block_frames import OwnCycles, own_pair_s
+from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
+from pgtop_tune.tuning.on_server.evaluating import EvaluatingParts, Evaluator, Seen
 from pgtop_tune.tuning.plan import TuningPlan
 
 _LONGEST_S: Final = 1800.0

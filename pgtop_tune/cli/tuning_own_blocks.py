@@ -17,14 +17,13 @@ from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.standing_values import StandingValues
-from pgtop_tune.experiment.switchback.arms import Arms, RivalSettings
-from pgtop_tune.experiment.switchback.blocks import Arm, Lengths
+from pgtop_tune.experiment.switchback.arms import Arm, Arms, Lengths, RivalSettings
+from pgtop_tune.experiment.switchback.block_frames import OwnCycles
 from pgtop_tune.experiment.switchback.loads import ArmLoads
 from pgtop_tune.experiment.switchback.separate_blocks import CheckedArms, SeparateBlocks, SeparatePlan
 from pgtop_tune.experiment.switchback.switchback import Switchback
-from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.runtime.run_frames import FrameKeeper
-from pgtop_tune.tuning.on_server.evaluating_parts import SeparateWanted
+from pgtop_tune.tuning.on_server.evaluating import SeparateWanted
 
 _RESTARTED_S: Final = 15.0
 _PREPARED_S: Final = 5.0

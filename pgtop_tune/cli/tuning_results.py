@@ -9,12 +9,18 @@ from pgtop_tune.base.errors import PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.cli.connecting import ConnectionWords, can_ask
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.report_files import write_chapters, write_text
-from pgtop_tune.experiment.plan.log import ExperimentLog, is_running
+from pgtop_tune.experiment.plan.results import ExperimentLog, is_running
 from pgtop_tune.host.system_settings import is_sysctl
 from pgtop_tune.tuning.on_server.journal import KeptTuning, kept_tuning, replayed, tuning_directory, tunings
-from pgtop_tune.tuning.on_server.report import tuning_chapters
-from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, interval_words, result_lines, script, status_lines
-from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.on_server.report import (
+    SAME_MIX_WORDS,
+    interval_words,
+    result_lines,
+    script,
+    status_lines,
+    tuning_chapters,
+)
+from pgtop_tune.tuning.protocol import Ending, Result
 
 _LAST: Final = "last"
 

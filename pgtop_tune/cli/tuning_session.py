@@ -36,12 +36,12 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import server_of
-from pgtop_tune.tuning.on_server.evaluating_parts import CurrentBlocks, HeldLoad
+from pgtop_tune.tuning.on_server.conditions import LOOKS, WINDOW_S, LoadShape, change_of, idle, load_shape
+from pgtop_tune.tuning.on_server.evaluating import CurrentBlocks, HeldLoad
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
-from pgtop_tune.tuning.on_server.load_shape import LOOKS, WINDOW_S, LoadShape, change_of, idle, load_shape
 from pgtop_tune.tuning.on_server.objective import Objective
-from pgtop_tune.tuning.space import KnobSpace
+from pgtop_tune.tuning.plan import KnobSpace
 
 _SHOWN_LOAD_S: Final = 25.0
 """Of the load before the first evaluation: what its waits and its WAL are."""

@@ -23,11 +23,10 @@ from pgtop_tune.cli.tuning_session import TuningSession, opened_session
 from pgtop_tune.host.kernel_text import text_of
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.running_experiments import Announcement, server_of, until_alone
-from pgtop_tune.tuning.on_server.attempts import Attempts
-from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
+from pgtop_tune.tuning.on_server.evaluating import Attempts, ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import TuningRequest
+from pgtop_tune.tuning.on_server.report import arm_values
 from pgtop_tune.tuning.on_server.run import check_room
-from pgtop_tune.tuning.on_server.shown import arm_values
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.search import Evaluation
 

@@ -18,18 +18,17 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.experiment_workers import Asked
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.tuning_beginning import Beginning, SearchRequest
-from pgtop_tune.experiment.plan.log import ExperimentLog, new_directory
+from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
 from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
-from pgtop_tune.experiment.workers.ports import UnitFailed, Workers
+from pgtop_tune.experiment.workers.run import UnitFailed, Workers
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.runtime.running_experiments import ServerKey
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning, kept_tuning, replayed, write_first, write_result
-from pgtop_tune.tuning.on_server.run import why_unfinished
-from pgtop_tune.tuning.on_server.run_on_servers import ServersParts, TuningOnServers
-from pgtop_tune.tuning.on_server.words import SAME_MIX_WORDS, next_line, result_lines
-from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.on_server.report import SAME_MIX_WORDS, next_line, result_lines
+from pgtop_tune.tuning.on_server.run import ServersParts, TuningOnServers, why_unfinished
+from pgtop_tune.tuning.protocol import Ending, Result
 from pgtop_tune.tuning.search import Evaluation, Outcome
 
 _UNIT_S: Final = 45.0

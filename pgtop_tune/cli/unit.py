@@ -31,11 +31,10 @@ from pgtop_tune.cli.exit_codes import ExitCode, Terminated, terminating
 from pgtop_tune.cli.experiment_plans import bound_to_server, check_fits
 from pgtop_tune.cli.experimenting import ExperimentSession
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog, read_entries
-from pgtop_tune.experiment.plan.meanwhile import parameters_of, server_state
+from pgtop_tune.experiment.plan.bind import plan_hash
 from pgtop_tune.experiment.plan.model import BoundPlan, ExperimentPlan
-from pgtop_tune.experiment.plan.results import Outcome, outcome_of
-from pgtop_tune.experiment.plan.reviewed import plan_hash
+from pgtop_tune.experiment.plan.results import RUNS, ExperimentLog, Outcome, outcome_of, read_entries
+from pgtop_tune.experiment.plan.run import parameters_of, server_state
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.process.dispositions import reset_inherited

@@ -12,20 +12,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.figures import FORESEEN, Figure
-from pgtop_tune.compare.sides.gathered import Sums, blocks, quotient
-from pgtop_tune.compare.sides.material import ComparedRun
+from pgtop_tune.compare.sides.material import ComparedRun, Sums, blocks, quotient
 from pgtop_tune.compare.statistics.before_after import mean_variance
 from pgtop_tune.compare.statistics.effect import (
     FEWEST,
     Effect,
+    RunNoise,
     RunSpread,
     block_length,
     effect_of_whole,
     on_scale,
+    run_noise,
+    runs_effect,
     share_effect,
     spread_of,
 )
-from pgtop_tune.compare.statistics.runs import RunNoise, run_noise, runs_effect
 from pgtop_tune.compare.statistics.verdicts import too_short
 from pgtop_tune.metrics.percentiles import Merged, merge
 

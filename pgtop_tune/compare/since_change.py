@@ -20,18 +20,20 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune.compare.statistics.alike import CONDITIONS, AlikeCondition, unlike
 from pgtop_tune.compare.statistics.before_after import (
     CLAIMS,
+    CONDITIONS,
     FEWEST_AFTER,
     FEWEST_BEFORE,
     LOOKS,
+    AlikeCondition,
     Difference,
     Look,
     Second,
     difference,
     moving,
     tell,
+    unlike,
 )
 from pgtop_tune.compare.statistics.effect import Effect, Verdict
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES

@@ -18,8 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.figures import Better
-from pgtop_tune.compare.sides.material import ComparedRun
-from pgtop_tune.compare.sides.statements import Counted, Look, mean_ms, summed
+from pgtop_tune.compare.sides.material import ComparedRun, Counted, Look, mean_ms, summed
 from pgtop_tune.compare.statistics.before_after import mean_variance
 from pgtop_tune.compare.statistics.effect import (
     FEWEST,
@@ -28,8 +27,9 @@ from pgtop_tune.compare.statistics.effect import (
     block_length,
     certain_together,
     effect_of_whole,
+    run_noise,
+    runs_effect,
 )
-from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
 from pgtop_tune.compare.statistics.verdicts import CERTAIN, too_short, worded
 from pgtop_tune.model.statements import OWN_MARK
 

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.experiment.endpoints import LoadTarget
+from pgtop_tune.experiment.run_cell import LoadTarget
 from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listeners
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.pool_sizes import server_shares

@@ -16,13 +16,21 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import counted
-from pgtop_tune.compare.noise.cells import CellOfRuns, MeasuredRun, cell_of, measured_run, more_runs, to_keep
-from pgtop_tune.compare.noise.fingerprint import LoadFingerprint, load_fingerprint
-from pgtop_tune.compare.noise.store import SHORTEST_S, history, remember
-from pgtop_tune.compare.sides.gathered import Gathered
-from pgtop_tune.compare.sides.material import ComparedRun, Fact, LoadKey, Material
-from pgtop_tune.compare.statistics.effect import RunSpread
-from pgtop_tune.compare.statistics.runs import run_noise
+from pgtop_tune.compare.noise.cells import (
+    SHORTEST_S,
+    CellOfRuns,
+    LoadFingerprint,
+    MeasuredRun,
+    cell_of,
+    history,
+    load_fingerprint,
+    measured_run,
+    more_runs,
+    remember,
+    to_keep,
+)
+from pgtop_tune.compare.sides.material import ComparedRun, Fact, Gathered, LoadKey, Material
+from pgtop_tune.compare.statistics.effect import RunSpread, run_noise
 from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.model.run_json import as_json, plain
 from pgtop_tune.model.run_result import RunResult

@@ -21,10 +21,9 @@ from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentPreview, 
 if TYPE_CHECKING:
     from pgtop_tune.changes.ports import ChangeControl
     from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-    from pgtop_tune.experiment.switchback.record import RecordFile
-    from pgtop_tune.experiment.switchback.shown import ShownStates
-    from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
+    from pgtop_tune.experiment.switchback.state import RecordFile, SwitchbackPlan, SwitchbackState
     from pgtop_tune.experiment.switchback.switchback import Switchback
+    from pgtop_tune.experiment.switchback.words import ShownStates
     from pgtop_tune.model.bench import BenchRun
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.model.postgres import Parameter
@@ -97,7 +96,7 @@ class SwitchbackService:
 
     def _score(self) -> str:
         from pgtop_tune.experiment.prediction import score, score_words
-        from pgtop_tune.experiment.switchback.record import trials_of
+        from pgtop_tune.experiment.switchback.state import trials_of
 
         return score_words(score(trials_of(self._facts.get("server", ""), self._system_identifier)))
 
@@ -110,8 +109,7 @@ class SwitchbackService:
 
     def _with_noise(self, preview: ExperimentPreview, run: BenchRun) -> ExperimentPreview:
         """What is known of the noise of this machine and load."""
-        from pgtop_tune.experiment.known_floor import known_floor
-        from pgtop_tune.experiment.noise_floor import PAIR_S, SHARES, pairs_needed
+        from pgtop_tune.experiment.noise_floor import PAIR_S, SHARES, known_floor, pairs_needed
 
         floor = None if self._newest is None else known_floor(self._newest, run)
         if floor is None:
@@ -128,10 +126,10 @@ class SwitchbackService:
         from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, resolved
         from pgtop_tune.experiment.switchback.block_frames import BlockFrames
         from pgtop_tune.experiment.switchback.loads import ForeignLoad
-        from pgtop_tune.experiment.switchback.record import RecordFile, trials_of
-        from pgtop_tune.experiment.switchback.shown import ShownStates
+        from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
+        from pgtop_tune.experiment.switchback.state import RecordFile, trials_of
         from pgtop_tune.experiment.switchback.switchback import Switchback
-        from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
+        from pgtop_tune.experiment.switchback.words import ShownStates
         from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
 
         names = tuple(name for name, _ in wanted.values)
@@ -283,7 +281,7 @@ class _Watch:
         self._note(Event(time.time_ns() // 1_000_000, kind, text))
 
     def _write(self, state: SwitchbackState) -> None:
-        from pgtop_tune.experiment.switchback.record import as_json
+        from pgtop_tune.experiment.switchback.state import as_json
 
         try:
             self._file.write(as_json(self._plan, state, self._facts))

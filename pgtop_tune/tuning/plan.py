@@ -2,13 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
 from pgtop_tune.experiment.prediction import Prediction
-from pgtop_tune.tuning.space import Space
+
+# Where a search may go: knobs with grids of values, and points on them.
+
+Point: TypeAlias = tuple[int, ...]
+"""For each dimension of a space, in its order, the index of a level."""
+
+_ALIKE: Final = 1e-6
+"""Numbers that differ by a smaller share are one level."""
+
+
+class Dimension(Struct, frozen=True, kw_only=True):
+    """One knob and the values that a search may give it.
+
+    Attributes:
+        name: Of the parameter, or the setting of the machine.
+        levels: Values as typed; those of an ordered dimension rise.
+        start: Index of the value in force before the search.
+        ordered: Neighbouring levels act alike. Not so for the words of an enum.
+        stride: Levels that make one step of the screen's and the climb's: 1 on a grid of doublings, 2 where each level
+            is 1.4 times the one before.
+        restart: A change takes a restart of the server.
+        machine: A setting of the operating system: measured in blocks that have a load of their own.
+        group: For the report.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    start: int
+    ordered: bool = True
+    stride: int = 1
+    restart: bool = False
+    machine: bool = False
+    group: str = ""
+
+    @property
+    def separate(self) -> bool:
+        """Its values cannot be switched within one run of a load."""
+        return self.restart or self.machine
+
+    def __post_init__(self) -> None:
+        if len(self.levels) < 2 or len(set(self.levels)) < len(self.levels):
+            raise ValueError(f"{self.name}: at least two levels are needed, each once")
+        if not 0 <= self.start < len(self.levels) or self.stride < 1:
+            raise ValueError(f"{self.name}: start or stride outside of the levels")
+
+
+class KnobSpace(Struct, frozen=True):
+    """What may be searched.
+
+    Attributes:
+        dimensions: In the order of the parameter screen.
+        left_out: (knob, why) of those that were asked for, or belong to the group, and cannot be searched.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+    def beside(self, other: KnobSpace) -> KnobSpace:
+        """Both together."""
+        return KnobSpace((*self.dimensions, *other.dimensions), (*self.left_out, *other.left_out))
+
+
+class Space(Struct, frozen=True, dict=True):
+    """All knobs of a search.
+
+    Raises:
+        ValueError: There is none, or a name stands twice.
+    """
+
+    dimensions: tuple[Dimension, ...]
+
+    def __post_init__(self) -> None:
+        if not self.dimensions or len({each.name for each in self.dimensions}) < len(self.dimensions):
+            raise ValueError("a space needs a dimension, and each name once")
+
+    @cached_property
+    def start(self) -> Point:
+        """The values in force before the search."""
+        return tuple(each.start for each in self.dimensions)
+
+    def place(self, name: str) -> int:
+        """Of a knob, in the order of the dimensions.
+
+        Raises:
+            KeyError: There is no such knob.
+        """
+        for place, dimension in enumerate(self.dimensions):
+            if dimension.name == name:
+                return place
+        raise KeyError(name)
+
+    def values(self, point: Point) -> dict[str, str]:
+        """Value by name."""
+        return {each.name: each.levels[level] for each, level in zip(self.dimensions, point, strict=True)}
+
+    def differing(self, one: Point, other: Point) -> tuple[int, ...]:
+        """Places of the dimensions that differ."""
+        return tuple(place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+
+    def restarts(self, one: Point, other: Point) -> bool:
+        """Whether going from one point to the other takes a restart."""
+        return any(self.dimensions[place].restart for place in self.differing(one, other))
+
+    def separate(self, one: Point, other: Point) -> bool:
+        """Whether the two are measured in blocks that have a load of their own."""
+        return any(self.dimensions[place].separate for place in self.differing(one, other))
+
+    def clipped(self, place: int, level: int) -> int:
+        """The nearest level that exists."""
+        return min(max(level, 0), len(self.dimensions[place].levels) - 1)
+
+    def at_start(self, point: Point, places: Iterable[int]) -> Point:
+        """The point with these dimensions as they were before the search."""
+        back = set(places)
+        return tuple(self.start[place] if place in back else level for place, level in enumerate(point))
+
+
+def moved(point: Point, place: int, level: int) -> Point:
+    """The point with another level in one dimension."""
+    return (*point[:place], level, *point[place + 1 :])
+
+
+def log_grid(
+    start: float, low: float, high: float, *, factor: float = 2.0, each_way: int = 8, whole: bool = True
+) -> tuple[list[float], int]:
+    """Numbers start · factor^i between both ends, the ends included where the grid is cut there; and start's index.
+
+    Args:
+        start: Above 0; kept as it is.
+        each_way: The most levels on either side.
+        whole: Numbers are rounded, and each stands once.
+
+    Raises:
+        ValueError: The start is not above 0, not within both ends, or the factor not above 1.
+    """
+    if not start > 0.0 or not low <= start <= high or factor <= 1.0:
+        raise ValueError("a log grid needs 0 < low ≤ start ≤ high and a factor above 1")
+    steps = range(-each_way, each_way + 1)
+    return _within([start * factor**step for step in steps], start, low, high, whole=whole)
+
+
+def linear_grid(
+    start: float, low: float, high: float, step: float, *, each_way: int = 8, whole: bool = True
+) -> tuple[list[float], int]:
+    """Numbers start + i · step, as `log_grid` gives its own.
+
+    Raises:
+        ValueError: The start is not within both ends, or the step not above 0.
+    """
+    if not low <= start <= high or step <= 0.0:
+        raise ValueError("a linear grid needs low ≤ start ≤ high and a step above 0")
+    return _within([start + count * step for count in range(-each_way, each_way + 1)], start, low, high, whole=whole)
+
+
+def _within(numbers: Sequence[float], start: float, low: float, high: float, *, whole: bool) -> tuple[list[float], int]:
+    cut = [min(max(number, low), high) for number in numbers]
+    kept = [start]
+    for number in (float(round(each)) if whole else each for each in cut):
+        if low <= number <= high and all(abs(number - each) > _ALIKE * abs(each) for each in kept):
+            kept.append(number)
+    kept.sort()
+    return kept, kept.index(start)
 
 
 class Constraint(Struct, frozen=True, kw_only=True):

@@ -9,20 +9,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from pgtop_tune.base.errors import JournalProblem
 from pgtop_tune.experiment.prediction import Prediction, Score, inside_bounds
-from pgtop_tune.tuning.ablation import Examined, ablate
-from pgtop_tune.tuning.confirming import DECIDES, FEWEST, Confirmed, confirm
 from pgtop_tune.tuning.engines.registry import engine
-from pgtop_tune.tuning.noise import evaluations_needed
-from pgtop_tune.tuning.plan import TuningPlan
-from pgtop_tune.tuning.racing import effects_of, mean_figures
-from pgtop_tune.tuning.result import Ending, Result
-from pgtop_tune.tuning.screening import MOST_KNOBS, rows_of, screen
+from pgtop_tune.tuning.plan import Point, TuningPlan
+from pgtop_tune.tuning.racing import (
+    DECIDES,
+    FEWEST,
+    MOST_KNOBS,
+    Confirmed,
+    Examined,
+    ablate,
+    confirm,
+    effects_of,
+    mean_figures,
+    rows_of,
+    screen,
+)
 from pgtop_tune.tuning.search import (
     Asking,
     Engine,
@@ -36,8 +44,59 @@ from pgtop_tune.tuning.search import (
     Spent,
     Tried,
     Void,
+    evaluations_needed,
 )
-from pgtop_tune.tuning.space import Point
+
+# How a search ends.
+
+
+class Ending(StrEnum):
+    """What a search found."""
+
+    BETTER = "better"
+    START_KEPT = "start kept"
+    NOTHING_TO_GAIN = "nothing to gain"
+    REFUSED = "refused"
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """After the last evaluation, or instead of the first.
+
+    Attributes:
+        why: One or two sentences.
+        values: Of the knobs to change; empty unless `BETTER`.
+        start: What these knobs had before.
+        confirmed: The only figure of the result; None where nothing was measured so far. Present, too, where the
+            winner was not truly better.
+        claimed: Log ratio that the search had seen its steps bring; too high, and no result.
+        examined: Knobs that the search had changed: which earned it, which went back.
+        left_out: Knobs that were not searched, with reasons.
+        let_go: Knobs that another session changed meanwhile.
+        changes: Of the conditions meanwhile, in words; the confirmation was made under those behind the last one.
+        tried, races: The path.
+        predictions: How many predictions were right.
+        spent: Of the budget.
+        evaluation_sd: Of one evaluation's log ratio.
+        needed: The budget that it takes, where it was refused for being too small.
+    """
+
+    ending: Ending
+    why: str
+    values: dict[str, str]
+    start: dict[str, str]
+    confirmed: Confirmed | None
+    claimed: float
+    examined: tuple[Examined, ...]
+    left_out: tuple[tuple[str, str], ...]
+    let_go: tuple[str, ...]
+    tried: tuple[Tried, ...]
+    races: tuple[Raced, ...]
+    predictions: Score
+    spent: float
+    evaluation_sd: float
+    needed: float | None = None
+    changes: tuple[str, ...] = ()
+
 
 # Bound first: knobs in the order of what they can bring at most, none where that is less than is worth having.
 

@@ -10,12 +10,341 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+from enum import StrEnum
+from statistics import fmean, stdev
+from types import MappingProxyType
 from typing import Final
 
-from pgtop_tune.compare.statistics.student import t_quantile
-from pgtop_tune.tuning.search import Asking, Finish, Outcome, Phase, Raced, Search
-from pgtop_tune.tuning.space import Point
+from msgspec import Struct
+
+from pgtop_tune.compare.statistics.effect import t_quantile
+from pgtop_tune.tuning.plan import Point
+from pgtop_tune.tuning.search import (
+    Asking,
+    Favoured,
+    Finish,
+    LetGo,
+    Outcome,
+    Phase,
+    Raced,
+    Search,
+    Spent,
+    evaluations_needed,
+)
+
+# The screen: a Plackett-Burman design finds the knobs that matter, all of them in every evaluation.
+#
+# Each row gives every knob its upper or its lower level (two steps up or down, on a grid of doublings a factor of
+# four)
+# and runs against the start. effect = (mean of the rows with the upper level − mean of those with the lower) / 2.
+#
+# Source: Plackett and Burman, "The Design of Optimum Multifactorial Experiments", Biometrika 33, 1946.
+
+_FIRST_ROWS: Final = {3: "++-", 7: "+++-+--", 11: "++-+++---+-"}
+"""By the number of knobs that a design has room for."""
+MOST_KNOBS: Final = 11
+STEPS: Final = 2
+"""Up and down, in strides."""
+
+
+def design(knobs: int) -> list[tuple[int, ...]]:
+    """Rows of +1 and -1 for so many knobs: shifts of the first row, and a last one of -1."""
+    room = next(room for room in _FIRST_ROWS if room >= knobs)
+    first = [1 if sign == "+" else -1 for sign in _FIRST_ROWS[room]]
+    rows = [first[-shift:] + first[:-shift] if shift else first for shift in range(room)]
+    return [tuple(row[:knobs]) for row in (*rows, [-1] * room)]
+
+
+def rows_of(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:
+    """The design for these knobs: 12 rows, or the fewest where each row takes blocks of their own."""
+    thrifty = any(search.space.dimensions[place].separate for place in places)
+    return design(len(places)) if thrifty else [row[: len(places)] for row in design(MOST_KNOBS)]
+
+
+def screen(search: Search, places: Sequence[int]) -> Asking[tuple[Favoured, ...]]:
+    """Knobs in the order of their effects, the largest first; without effects where rows cannot be tried.
+
+    Args:
+        places: At most eleven, the most promising first.
+
+    Raises:
+        Spent: The budget is over.
+    """
+    unknown = tuple(Favoured(place, None) for place in places)
+    if len(places) < 2:
+        return unknown
+    rows = rows_of(search, places)
+    points = _points(search, places, rows)
+    if points is None:
+        return unknown
+    effects: list[tuple[tuple[int, ...], float]] = []
+    for number, (row, point) in enumerate(zip(rows, points, strict=True), 1):
+        found = yield from _measured(search, point, f"screen, row {number} of {len(rows)}")
+        if found is not None:
+            effects.append((row, found))
+    favoured = [
+        Favoured(place, _contrast(effects, column), len(effects))
+        for column, place in enumerate(places)
+        if search.free(place)
+    ]
+    search.screened.update((each.place, each.effect) for each in favoured if each.effect is not None)
+    return tuple(sorted(favoured, key=lambda each: -abs(each.effect or 0.0)))
+
+
+def _measured(search: Search, point: Point, why: str) -> Asking[float | None]:
+    """None where the row was stopped; asked again without a knob that was let go of meanwhile."""
+    while True:
+        gone = [place for place in range(len(point)) if not search.free(place)]
+        candidate = search.space.at_start(point, gone)
+        if candidate == search.best:
+            return None
+        try:
+            outcome = yield from search.measure(Phase.SCREEN, candidate, search.best, why)
+        except LetGo:
+            continue
+        return None if outcome.stopped else outcome.effect
+
+
+def _points(search: Search, places: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[Point] | None:
+    """Two steps from the best so far, one where guards forbid a row; None where they forbid one of these, too."""
+    for steps in range(STEPS, 0, -1):
+        points = []
+        for row in rows:
+            levels = list(search.best)
+            for place, sign in zip(places, row, strict=True):
+                levels[place] = shifted(search, search.best, place, sign * steps)
+            points.append(tuple(levels))
+        if all(search.allowed(point) for point in points):
+            return points
+    return None
+
+
+def shifted(search: Search, point: Point, place: int, steps: int) -> int:
+    """The level so many steps away, within the grid; of words, the next one for a step up and the same for one down."""
+    dimension = search.space.dimensions[place]
+    if dimension.ordered:
+        return search.space.clipped(place, point[place] + steps * dimension.stride)
+    return (point[place] + 1) % len(dimension.levels) if steps > 0 else point[place]
+
+
+def _contrast(effects: Sequence[tuple[tuple[int, ...], float]], column: int) -> float | None:
+    sides = [[effect for row, effect in effects if row[column] == sign] for sign in (1, -1)]
+    return (fmean(sides[0]) - fmean(sides[1])) / 2.0 if all(sides) else None
+
+
+# The confirmation: the winner against the start in fresh evaluations, and nothing else is the result.
+#
+# At least eight, their number fixed before the first from the noise and half of the search's own claim, so that
+# neither
+# the choice of the winner nor a look on the way is in the interval. Student's interval of these evaluations alone; it
+# is
+# a success where the lower end of the 95 % interval is above 0 (a one-sided test at 2.5 %), so that no setting is
+# called
+# better beside an interval that includes 0.
+
+FEWEST: Final = 8
+DECIDES: Final = 0.975
+_LATE: Final = 0.75
+"""The share of the eight that must still fit in the budget: evaluations that took longer than planned end no search."""
+_BELIEVED: Final = 0.5
+"""Of the search's own claim, which is too high."""
+
+
+class Confirmed(Struct, frozen=True, kw_only=True):
+    """The winner against the start.
+
+    Attributes:
+        effect, low, high: Log ratio with its 95 % interval.
+        evaluations: Fresh ones.
+        figures, start_figures: Means of both arms.
+        reason: Why the winner was stopped or breaks a constraint; "".
+    """
+
+    effect: float
+    low: float
+    high: float
+    evaluations: int
+    figures: dict[str, float]
+    start_figures: dict[str, float]
+    reason: str = ""
+
+    @property
+    def better(self) -> bool:
+        """Whether the winner is truly better and holds all constraints."""
+        return self.low > 0.0 and not self.reason
+
+
+def planned(search: Search) -> int:
+    """How many evaluations the confirmation will have: at least eight, as the budget allows."""
+    claim = max(math.fsum(search.claimed.values()) * _BELIEVED, math.log1p(search.plan.worth))
+    wanted = evaluations_needed(search.spread.sd(), claim, DECIDES, FEWEST)
+    return max(min(wanted, int(search.left / search.cost(search.best, search.space.start) + 1e-9)), FEWEST)
+
+
+def confirm(search: Search, fits: float = _LATE) -> Asking[Confirmed]:
+    """Measures `search.best` against the start.
+
+    Args:
+        fits: Share of the eight that must fit in the budget.
+
+    Raises:
+        Spent: They do not.
+        LetGo, Void: As `Search.measure`; the evaluations so far are void.
+    """
+    search.kept = 0.0
+    if search.left < fits * FEWEST * search.cost(search.best, search.space.start):
+        raise Spent
+    count, search.kept = planned(search), -math.inf
+    outcomes: list[Outcome] = []
+    for number in range(1, count + 1):
+        outcome = yield from search.measure(
+            Phase.CONFIRMATION, search.best, search.space.start, f"winner against start, {number} of {count}"
+        )
+        outcomes.append(outcome)
+        if outcome.stopped or outcome.effect is None:
+            return _confirmed(search, outcomes, outcome.stopped or "nothing was measured")
+    return _confirmed(search, outcomes, "")
+
+
+def _confirmed(search: Search, outcomes: list[Outcome], reason: str) -> Confirmed:
+    effects = effects_of(outcomes)
+    figures = mean_figures(each.figures for each in outcomes)
+    mean, half = fmean(effects) if effects else 0.0, math.inf
+    if len(effects) > 1:
+        half = t_quantile(DECIDES, len(effects) - 1) * stdev(effects) / math.sqrt(len(effects))
+    return Confirmed(
+        effect=mean, low=mean - half, high=mean + half, evaluations=len(effects), figures=figures,
+        start_figures=mean_figures(each.against_figures for each in outcomes),
+        reason=reason or search.broken(figures),
+    )  # fmt: skip
+
+
+# Which of the changed knobs earned it: the best setting against itself without a knob, the others go back.
+#
+# Knobs are examined one after the other, the one with the least claim first, each against the setting that those
+# before
+# it have left; so of two that do the same only one goes. More than four are examined by halves: a half that earns
+# nothing
+# goes back at once.
+#
+# It comes before the confirmation, not after it: the confirmation measures the setting that is reported, and none of
+# the
+# evaluations that chose it is in its interval. The part of each knob is from the evaluations that decided about it,
+# so
+# the parts of those that stay lean upwards; the whole does not.
+
+MOST_OF_ABLATION: Final = 4
+_SINGLY: Final = 4
+
+
+class Fate(StrEnum):
+    """Of a knob that the search had changed."""
+
+    EARNED = "earned"
+    KEPT = "kept"
+    WENT_BACK = "went back"
+
+
+_FINISHES: Final[Mapping[Fate, Finish]] = MappingProxyType(
+    {Fate.EARNED: Finish.ACCEPTED, Fate.KEPT: Finish.UNCLEAR, Fate.WENT_BACK: Finish.DROPPED}
+)
+
+
+class Examined(Struct, frozen=True, kw_only=True):
+    """One knob, or several together, after the ablation.
+
+    Attributes:
+        knobs: Names.
+        fate: `KEPT` where the budget or the evaluations did not tell.
+        effect, low, high: Log ratio of the setting with them to the one without, 95 %; None where not measured.
+        why: One line.
+    """
+
+    knobs: tuple[str, ...]
+    fate: Fate
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+
+def ablate(search: Search) -> Asking[tuple[Examined, ...]]:
+    """Examines what `search.best` changes; afterwards it is the setting to confirm.
+
+    Raises:
+        LetGo: As `Search.measure`.
+    """
+    changed = sorted(
+        search.space.differing(search.best, search.space.start),
+        key=lambda place: (
+            not search.space.dimensions[place].separate,
+            search.claimed.get(place, 0.0),
+            abs(search.screened.get(place, 0.0)),
+        ),
+    )
+    middle = len(changed) // 2
+    pending: list[tuple[int, ...]] = [(place,) for place in changed]
+    if len(changed) > _SINGLY:
+        pending = [tuple(changed[:middle]), tuple(changed[middle:])]
+    found: list[Examined] = []
+    while pending:
+        places = pending.pop(0)
+        names = tuple(search.space.dimensions[place].name for place in places)
+        without = search.space.at_start(search.best, places)
+        half = len(places) // 2
+        if without == search.space.start and half:
+            pending[:0] = [places[:half], places[half:]]
+            continue
+        if without == search.space.start:
+            found.append(Examined(knobs=names, fate=Fate.EARNED, why="all that is left: the confirmation is its test"))
+            continue
+        if not search.allowed(without):
+            found.append(Examined(knobs=names, fate=Fate.KEPT, why="the others may not be set without it"))
+            continue
+        try:
+            examined = yield from _examine(search, names, without)
+        except Spent:
+            found.append(Examined(knobs=names, fate=Fate.KEPT, why="not examined: the budget is spent"))
+            continue
+        if examined.fate is not Fate.WENT_BACK and half:
+            pending[:0] = [places[:half], places[half:]]
+            continue
+        if examined.fate is Fate.WENT_BACK:
+            search.best = without
+        found.append(examined)
+    return tuple(found)
+
+
+def _examine(search: Search, names: tuple[str, ...], without: Point) -> Asking[Examined]:
+    outcomes: list[Outcome] = []
+    fate, reason = None, ""
+    while fate is None:
+        why = f"with and without {', '.join(names)}"
+        outcomes.append((yield from search.measure(Phase.ABLATION, search.best, without, why)))
+        needed = search.broken(mean_figures(each.against_figures for each in outcomes))
+        reason = unfit(search, outcomes) or needed
+        if reason:
+            fate = Fate.EARNED if reason is needed else Fate.WENT_BACK
+        else:
+            fate = _decide(search, effects_of(outcomes))
+    raced = record(search, Phase.ABLATION, search.best, without, outcomes, _FINISHES[fate])
+    return Examined(knobs=names, fate=fate, effect=raced.effect, low=raced.low, high=raced.high, why=reason)
+
+
+def _decide(search: Search, effects: list[float]) -> Fate | None:
+    """After each evaluation; None where another one is needed."""
+    count, mean = len(effects), fmean(effects)
+    error = search.spread.sd(effects) / math.sqrt(count)
+    if count < 2:
+        return None
+    if mean <= 0.0 or mean + error < _HOPELESS:
+        return Fate.WENT_BACK
+    if mean > _SURE * error:
+        return Fate.EARNED
+    if count < MOST_OF_ABLATION:
+        return None
+    return Fate.KEPT if mean > error else Fate.WENT_BACK
+
 
 MOST: Final = 6
 _SURE: Final = 2.33

@@ -25,8 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pgtop_tune.compare.noise.cells import long_run_variance
 from pgtop_tune.compare.since_change import SETTLING_S, since_change
 from pgtop_tune.compare.statistics.before_after import LOOKS
-from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
+from pgtop_tune.compare.statistics.effect import Verdict, run_noise, runs_effect
 from pgtop_tune.experiment.switchback.state import Ending
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host import CPU_FOREIGN

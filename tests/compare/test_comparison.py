@@ -23,7 +23,7 @@ from pgtop_tune.compare.sides.fingerprint import check_names
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import FactKind
 from pgtop_tune.compare.sides.opening import open_all
-from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
+from pgtop_tune.compare.statistics.effect import run_noise, runs_effect
 from pgtop_tune.compare.statistics.verdicts import NOT_COMPARABLE, TOO_SHORT
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample

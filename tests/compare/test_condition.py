@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.compare.comparison import compare
-from pgtop_tune.compare.condition import ConditionOutcome, judge, parse_condition
+from pgtop_tune.compare.comparison import ConditionOutcome, compare, judge, parse_condition
 from tests.support.sides import frames, on_machine, repeated, side
 
 

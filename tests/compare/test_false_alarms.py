@@ -16,8 +16,7 @@ import pytest
 from pgtop_tune.compare.comparison import compare
 from pgtop_tune.compare.sides.figures import line_sums
 from pgtop_tune.compare.sides.from_recording import read_recording
-from pgtop_tune.compare.sides.gathered import Gathered
-from pgtop_tune.compare.sides.material import ComparedRun, LoadKey, Material
+from pgtop_tune.compare.sides.material import ComparedRun, Gathered, LoadKey, Material
 from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import CheckpointCounters, PostgresSample

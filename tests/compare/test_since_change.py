@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.compare.since_change import SETTLING_S, since_change
 from pgtop_tune.compare.statistics.before_after import Difference, Look, Told, tell
-from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.statistics.student import t_quantile
+from pgtop_tune.compare.statistics.effect import Verdict, t_quantile
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.events import Event, EventKind

@@ -11,9 +11,15 @@ from pgtop_tune.compare.comparison import compare
 from pgtop_tune.compare.reports.sheets import sheets, statement_sheet
 from pgtop_tune.compare.reports.written import comparison_json, text
 from pgtop_tune.compare.sides.from_recording import read_recording
-from pgtop_tune.compare.sides.gathered import Gathered
-from pgtop_tune.compare.sides.material import ComparedRun, LoadKey
-from pgtop_tune.compare.sides.statements import MOST_LOOKS, StatementsSeen, mean_ms, summed
+from pgtop_tune.compare.sides.material import (
+    MOST_LOOKS,
+    ComparedRun,
+    Gathered,
+    LoadKey,
+    StatementsSeen,
+    mean_ms,
+    summed,
+)
 from pgtop_tune.compare.statement_rows import StatementComparison, compare_statements
 from pgtop_tune.compare.statistics.verdicts import TOO_SHORT
 from pgtop_tune.model.postgres import StatementTotals

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from pgtop_tune.compare.noise.store import NoiseFloor
+from pgtop_tune.compare.noise.cells import NoiseFloor
 from pgtop_tune.compare.statistics.switchback import decide
-from pgtop_tune.experiment.known_floor import seen_in
+from pgtop_tune.experiment.noise_floor import seen_in
 
 
 def floor(pair_sd: float) -> NoiseFloor:

@@ -10,18 +10,12 @@ import pytest
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.cli.noise_measuring import MeasuredNoise, Shares, as_json, markdown, shares, text
-from pgtop_tune.compare.noise.cells import long_run_variance
-from pgtop_tune.compare.noise.fingerprint import load_fingerprint
-from pgtop_tune.compare.noise.store import KnownNoise, NoiseGroup
-from pgtop_tune.compare.noise.words import known_words
+from pgtop_tune.compare.noise.cells import KnownNoise, NoiseGroup, known_words, load_fingerprint, long_run_variance
 from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.sides.from_records import material_of_records
-from pgtop_tune.compare.sides.gathered import Gathered
-from pgtop_tune.compare.sides.material import ComparedRun, LoadKey
+from pgtop_tune.compare.sides.material import ComparedRun, Gathered, LoadKey
 from pgtop_tune.compare.statistics.before_after import Second, difference
-from pgtop_tune.compare.statistics.effect import RunSpread
-from pgtop_tune.compare.statistics.runs import run_noise
-from pgtop_tune.compare.statistics.student import t_quantile
+from pgtop_tune.compare.statistics.effect import RunSpread, run_noise, t_quantile
 from pgtop_tune.experiment.noise_floor import (
     Floor,
     SecondSeen,

@@ -12,12 +12,10 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.cli.run_words import markdown, text
-from pgtop_tune.compare.noise.fingerprint import LoadFingerprint
-from pgtop_tune.compare.noise.store import NoiseGroup, known_noise, remember
+from pgtop_tune.compare.noise.cells import LoadFingerprint, NoiseGroup, known_noise, remember
 from pgtop_tune.compare.reports.report import run_sheets
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.statistics.effect import RunSpread
-from pgtop_tune.experiment.endpoints import LoadTarget
 from pgtop_tune.experiment.repeats import (
     AT_MOST,
     Repeats,
@@ -27,7 +25,7 @@ from pgtop_tune.experiment.repeats import (
     parse_goal,
     repetition,
 )
-from pgtop_tune.experiment.run_cell import RunCell
+from pgtop_tune.experiment.run_cell import LoadTarget, RunCell
 from pgtop_tune.experiment.series import Steps, cells, curves, series_json
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.run_json import as_json

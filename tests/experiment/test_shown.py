@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.plan.shown import shown_plan, switched
-from pgtop_tune.experiment.switchback.arms import Rival
-from pgtop_tune.experiment.switchback.blocks import Arm
-from pgtop_tune.experiment.switchback.shown import ShownStates
+from pgtop_tune.experiment.plan.status import shown_plan, switched
+from pgtop_tune.experiment.switchback.arms import Arm, Rival
 from pgtop_tune.experiment.switchback.state import Ending, Phase, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.words import ShownStates
 from tests.support.plans import bound_text, outcome
 
 _RIVALS = (Rival("work_mem", "4MB", "64MB"),)

@@ -8,9 +8,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.compare.sides.gathered import Gathered
-from pgtop_tune.compare.sides.material import ComparedRun, LoadKey
-from pgtop_tune.compare.sides.statements import StatementsSeen
+from pgtop_tune.compare.sides.material import ComparedRun, Gathered, LoadKey, StatementsSeen
 from pgtop_tune.compare.statement_rows import StatementComparison, compare_statements
 from pgtop_tune.metrics import sections
 from pgtop_tune.postgres.reader import PostgresReader

@@ -7,9 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.plan.amounts import PlanFacts
 from pgtop_tune.experiment.plan.bind import ServerView, bound
-from pgtop_tune.experiment.plan.model import BoundPlan
+from pgtop_tune.experiment.plan.model import BoundPlan, PlanFacts
 from pgtop_tune.experiment.plan.plan_file import parse_plan
 from pgtop_tune.experiment.plan.results import CellResult, Outcome
 from pgtop_tune.model.machine import SystemSetting

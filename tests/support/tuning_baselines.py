@@ -8,7 +8,7 @@ from typing import Final
 import optuna
 from msgspec import Struct
 
-from pgtop_tune.tuning.space import Point, moved
+from pgtop_tune.tuning.plan import Point, moved
 from tests.support.tuning_surfaces import LEVELS, Surface
 
 DRIFT: Final = 0.005

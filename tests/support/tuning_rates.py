@@ -10,8 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.tuning.plan import TuningPlan
-from pgtop_tune.tuning.protocol import Tuning
-from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.protocol import Ending, Result, Tuning
 from pgtop_tune.tuning.search import Phase
 from tests.support.tuning_baselines import Ended, best_of_trials, by_hand
 from tests.support.tuning_surfaces import Surface, answer, run, space_of, surface

@@ -9,10 +9,9 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.tuning.protocol import Tuning
-from pgtop_tune.tuning.result import Result
+from pgtop_tune.tuning.plan import Dimension, Point, Space
+from pgtop_tune.tuning.protocol import Result, Tuning
 from pgtop_tune.tuning.search import Asking, Evaluation, Outcome
-from pgtop_tune.tuning.space import Dimension, Point, Space
 
 T = TypeVar("T")
 KNOBS: Final = 8

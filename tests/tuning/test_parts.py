@@ -10,14 +10,10 @@ import pytest
 from scipy import stats
 
 from pgtop_tune.experiment.prediction import Prediction
-from pgtop_tune.tuning.ablation import Fate, ablate
-from pgtop_tune.tuning.confirming import confirm
-from pgtop_tune.tuning.noise import Spread, evaluations_needed
-from pgtop_tune.tuning.plan import Constraint, TuningPlan
+from pgtop_tune.tuning.plan import Constraint, Dimension, Point, Space, TuningPlan
 from pgtop_tune.tuning.protocol import rank, score
-from pgtop_tune.tuning.racing import race
-from pgtop_tune.tuning.search import Finish, Outcome, Phase, Raced, Search, Spent
-from pgtop_tune.tuning.space import Dimension, Point, Space
+from pgtop_tune.tuning.racing import Fate, ablate, confirm, race
+from pgtop_tune.tuning.search import Finish, Outcome, Phase, Raced, Search, Spent, Spread, evaluations_needed
 from tests.support.tuning_surfaces import driven
 
 LEVELS = ("1", "2", "4", "8")

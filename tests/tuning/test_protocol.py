@@ -14,14 +14,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import JournalProblem, UsageProblem
 from pgtop_tune.experiment.prediction import Prediction
-from pgtop_tune.tuning.ablation import Fate
 from pgtop_tune.tuning.engines import registry
-from pgtop_tune.tuning.plan import Constraint, TuningPlan
-from pgtop_tune.tuning.protocol import Event, Released, Told, Tuning
-from pgtop_tune.tuning.racing import race
-from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.plan import Constraint, Dimension, Space, TuningPlan, moved
+from pgtop_tune.tuning.protocol import Ending, Event, Released, Result, Told, Tuning
+from pgtop_tune.tuning.racing import Fate, race
 from pgtop_tune.tuning.search import Asking, Evaluation, Favoured, Outcome, Phase, Search
-from pgtop_tune.tuning.space import Dimension, Space, moved
 from tests.support.tuning_surfaces import KINDS, Hill, Surface, answer, run, space_of, surface
 
 FIGURES = {"p99_ms": 10.0}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pgtop_tune.tuning.plan import TuningPlan
-from pgtop_tune.tuning.screening import design, screen
+from pgtop_tune.tuning.plan import Dimension, Point, Space, TuningPlan
+from pgtop_tune.tuning.racing import design, screen
 from pgtop_tune.tuning.search import Favoured, Outcome, Search
-from pgtop_tune.tuning.space import Dimension, Point, Space
 from tests.support.tuning_surfaces import driven
 
 LEVELS = tuple(str(2**power) for power in range(7))

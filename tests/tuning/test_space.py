@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pgtop_tune.tuning.space import Dimension, Space, linear_grid, log_grid
+from pgtop_tune.tuning.plan import Dimension, Space, linear_grid, log_grid
 
 NUMBERS = st.floats(0.001, 1e9)
 

@@ -118,9 +118,8 @@ def check(
     from pgtop_tune.cli.output import tell
     from pgtop_tune.compare.baselines import baselines
     from pgtop_tune.compare.baselines.baselines import changes
-    from pgtop_tune.compare.comparison import compare
-    from pgtop_tune.compare.condition import judge, parse_condition
-    from pgtop_tune.compare.noise.store import known_spreads
+    from pgtop_tune.compare.comparison import compare, judge, parse_condition
+    from pgtop_tune.compare.noise.cells import known_spreads
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import open_material
 

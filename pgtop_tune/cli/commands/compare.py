@@ -15,8 +15,7 @@ from pgtop_tune.compare.sides.contract_names import Contract
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pgtop_tune.compare.comparison import Comparison
-    from pgtop_tune.compare.condition import Condition, Judged
+    from pgtop_tune.compare.comparison import Comparison, Condition, Judged
     from pgtop_tune.compare.reports.sheets import Sheet
     from pgtop_tune.compare.sides.opening import Named
 
@@ -81,8 +80,8 @@ def compare(
     """
     from pgtop_tune.compare.baselines.baselines import earlier_runs
     from pgtop_tune.compare.comparison import compare as compared
-    from pgtop_tune.compare.condition import judge, parse_condition
-    from pgtop_tune.compare.noise.store import known_spreads
+    from pgtop_tune.compare.comparison import judge, parse_condition
+    from pgtop_tune.compare.noise.cells import known_spreads
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import named, open_all
 
@@ -108,12 +107,11 @@ def _compare_windows(
     contract: Contract | None,
 ) -> int:
     """Windows: everything that differs, the largest effect first."""
-    from pgtop_tune.compare.condition import judge
+    from pgtop_tune.compare.comparison import judge
     from pgtop_tune.compare.reports import written
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import read_windows
-    from pgtop_tune.compare.windows.differing import window_comparison
-    from pgtop_tune.compare.windows.differing_words import differences_json, window_sheets
+    from pgtop_tune.compare.windows.differing import differences_json, window_comparison, window_sheets
 
     first, *others = read_windows(names)
     check_names(under_test, [side.material for side in (first, *others)])
@@ -136,7 +134,7 @@ def _compare_windows(
 def tell_outcome(judged: Sequence[Judged], comparisons: Sequence[Comparison]) -> int:
     """Says on stderr which conditions hold or cannot be told and which contract is broken; gives the exit status."""
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.compare.condition import ConditionOutcome
+    from pgtop_tune.compare.comparison import ConditionOutcome
 
     for each in judged:
         if each.outcome is not ConditionOutcome.DOES_NOT:

@@ -50,10 +50,9 @@ def report(
     from pgtop_tune.cli.commands.export import text_to
     from pgtop_tune.cli.report_files import write_text
     from pgtop_tune.compare.baselines.baselines import earlier_runs
-    from pgtop_tune.compare.noise.store import known_spreads
-    from pgtop_tune.compare.reports.html import html
+    from pgtop_tune.compare.noise.cells import known_spreads
     from pgtop_tune.compare.reports.report import report as chapters
-    from pgtop_tune.compare.reports.written import report_markdown
+    from pgtop_tune.compare.reports.written import html, report_markdown
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import open_all
     from pgtop_tune.recording.outlet import is_stdout

@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Final, Protocol
 
 from msgspec import Struct, field
 
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.units import age
 from pgtop_tune.compare.statistics.effect import (
     Effect,
     Verdict,
@@ -28,6 +31,68 @@ from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.history import Charted, SeriesPoint
 from pgtop_tune.runtime.session import Session
+
+# Earlier recordings and records of runs as baseline overlays: only their curves are kept, whatever their length.
+
+MOST_LISTED: Final = 40
+ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json")
+
+
+class OverlayDirectory:
+    """Implements `OverlaySource`.
+
+    Args:
+        directory: Where recordings are.
+        without: Says which file is being shown or written.
+    """
+
+    def __init__(self, directory: Path, without: Callable[[], Path | None]) -> None:
+        self._directory = directory
+        self._without = without
+
+    def newest(self) -> Sequence[Path]:
+        """See `OverlaySource.newest`."""
+        found: list[tuple[float, Path]] = []
+        shown = self._without()
+        without = None if shown is None else shown.resolve()
+        # A directory that is not there holds nothing; a file may go while it is looked at, or cannot be.
+        with suppress(OSError):
+            for path in self._directory.iterdir():
+                with suppress(OSError):
+                    if path.name.endswith(ENDINGS) and path.is_file() and path.resolve() != without:
+                        found.append((path.stat().st_mtime, path))
+        return [path for _, path in sorted(found, reverse=True)[:MOST_LISTED]]
+
+    def check(self, path: Path) -> None:
+        """Looks whether a file can be a baseline, without reading all of it.
+
+        Raises:
+            RecordingProblem: It is neither a recording nor a record of runs, or cannot be read.
+        """
+        from pgtop_tune.compare.overlay.reading import described
+
+        described(path)
+
+    def entry(self, path: Path) -> OverlayEntry:
+        """See `OverlaySource.entry`."""
+        from pgtop_tune.compare.overlay.reading import described
+
+        try:
+            return described(path)
+        except PgtopError as problem:
+            # The list has the name in a column of its own.
+            return OverlayEntry(path, 0, problem=problem.message.removeprefix(f"{path}: "))
+
+    def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
+        """See `OverlaySource.read`."""
+        from pgtop_tune.compare.overlay.reading import baseline_of
+
+        yield from baseline_of(path, _name(path))
+
+
+def _name(path: Path) -> str:
+    return next((path.name[: -len(ending)] for ending in reversed(ENDINGS) if path.name.endswith(ending)), path.name)
+
 
 MOST_POINTS: Final = 20_000
 """Of a curve; five hours and a half at a frame a second, 320 kB."""
@@ -311,3 +376,92 @@ def _against(ours: dict[float, float], curve: Curve, placed: Placed) -> Against 
     length = block_length((a, b))
     effect = effect_of_whole((fmean(a), fmean(b)), block_means(a, length), block_means(b, length), length)
     return None if effect is None else Against(effect, without_verdict(verdict(effect, higher_is_better=True)))
+
+
+# Overlays that move along: this session some minutes ago, and an earlier recording at the same time of day.
+
+DAY_MS: Final = 86_400_000
+Between = Callable[[float, float], Sequence[tuple[float, float]]]
+
+
+class _Kept(Curve):
+    """What a session keeps, on its own clock; nothing is copied."""
+
+    def __init__(self, between: Between) -> None:
+        super().__init__()
+        self._between = between
+
+    def between(self, since_s: float, until_s: float) -> Iterator[tuple[float, float]]:
+        """See `Curve.between`."""
+        return iter(self._between(since_s, until_s))
+
+
+class AgoOverlay(Overlay):
+    """The session itself, so many seconds ago.
+
+    Args:
+        session: Whose history it is.
+        ago_s: How far it lies behind.
+    """
+
+    def __init__(self, session: Session, ago_s: float) -> None:
+        self._session, self._ago_s = session, ago_s
+        run = OverlayRun(tps=_Kept(self._tps), p99_ms=_Kept(self._p99_ms))
+        super().__init__(OverlayCurves(f"{age(ago_s)} ago", (run,)))
+        self._loaded = False
+
+    def follow(self, shown: Frame | None) -> None:
+        """See `Overlay.follow`."""
+        self._loaded = run_of(shown) is not None
+
+    def now(self, shown: Frame | None) -> Placed | None:
+        """See `Overlay.now`."""
+        return None if shown is None else Placed(self.baseline.runs[0], self._ago_s, run_of(shown) is not None)
+
+    def _placed(self) -> Sequence[Placed]:
+        return (Placed(self.baseline.runs[0], self._ago_s, self._loaded),)
+
+    def _tps(self, since_s: float, until_s: float) -> Sequence[tuple[float, float]]:
+        """The client's, as the chart above; the server's where there was no load."""
+        history = self._session.history
+        kept = [point for point in history.series(CLIENT_TPS, since_s, until_s) if point.value is not None]
+        found = kept or history.series(TPS, since_s, until_s)
+        return [(point.at_s, point.value) for point in found if point.value is not None]
+
+    def _p99_ms(self, since_s: float, until_s: float) -> Sequence[tuple[float, float]]:
+        points = self._session.latency.series(since_s)
+        points = points[: bisect_left(points, until_s, key=lambda point: point.at_s)]
+        return [(point.at_s, value) for point in points if (value := point.at(P99)) is not None]
+
+
+class ClockOverlay(Overlay):
+    """Earlier runs at the time of day at which they ran, some days ago."""
+
+    nothing = "not at this time of day"
+    _shown: Frame | None = None
+
+    def follow(self, shown: Frame | None) -> None:
+        """See `Overlay.follow`."""
+        self._shown = shown or self._shown
+
+    def now(self, shown: Frame | None) -> Placed | None:
+        """The run that ran at this time of day; None where none did."""
+        if shown is None:
+            return None
+        self._shown = shown
+        at_s = shown.elapsed_s
+        run = next((each for each in self._placed() if 0.0 <= at_s - each.start_s <= each.run.tps.length_s), None)
+        return None if run is None else Placed(run.run, run.start_s, run_of(shown) is not None)
+
+    def _placed(self) -> Sequence[Placed]:
+        shown = self._shown
+        if shown is None:
+            return ()
+        return [Placed(run, _start_s(run, shown), bool(run.clients)) for run in self.baseline.runs]
+
+
+def _start_s(run: OverlayRun, shown: Frame) -> float:
+    """Its start on the session's clock, as many whole days later as bring its middle nearest to the frame."""
+    behind_ms = shown.taken_at_ms - run.began_ms
+    days = max(round((behind_ms - 500.0 * run.tps.length_s) / DAY_MS), 0)
+    return shown.elapsed_s - (behind_ms - days * DAY_MS) / 1000.0

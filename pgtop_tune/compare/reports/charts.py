@@ -69,7 +69,7 @@ class Chart(Struct, frozen=True):
     dots: bool = False
 
 
-def text(words: str) -> str:
+def markup(words: str) -> str:
     """Foreign words as text of HTML and SVG: no markup, no control characters."""
     return escape(printable(words))
 
@@ -85,7 +85,7 @@ def line_chart(chart: Chart) -> str:
     top = _nice(max(high for _, _, _, high in known))
     scale = _Scale(first, max(last, first + 1e-9), top)
     parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{text(chart.heading)}">',
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{markup(chart.heading)}">',
         *_axes(scale, chart),
     ]
     for side, points in enumerate(drawn):
@@ -138,7 +138,7 @@ def _axes(scale: _Scale, chart: Chart) -> list[str]:
         y = scale.y(value)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(
-            f'<text class="axis" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text(chart.words(value))}</text>'
+            f'<text class="axis" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{markup(chart.words(value))}</text>'
         )
     for part in range(5):
         at = scale.first + (scale.last - scale.first) * part / 4
@@ -171,7 +171,7 @@ def _mark(mark: Mark, scale: _Scale) -> str:
     x, foot = scale.x(mark.at), HEIGHT - _BOTTOM
     return (
         f'<g class="mark s{mark.side % 4}"><line x1="{x:.1f}" x2="{x:.1f}" y1="{foot - 9}" y2="{foot}"/>'
-        f"<title>{text(mark.text)}</title></g>"
+        f"<title>{markup(mark.text)}</title></g>"
     )
 
 
@@ -191,7 +191,7 @@ def _columns(chart: Chart, drawn: Sequence[Sequence[_Point]], scale: _Scale) -> 
         ]
         parts.append(
             f'<rect class="hover" x="{left:.1f}" y="{_TOP}" width="{max(right - left, 1.0):.1f}"'
-            f' height="{HEIGHT - _TOP - _BOTTOM}"><title>{chr(10).join(map(text, [said, *lines]))}</title></rect>'
+            f' height="{HEIGHT - _TOP - _BOTTOM}"><title>{chr(10).join(map(markup, [said, *lines]))}</title></rect>'
         )
     return parts
 
@@ -210,18 +210,18 @@ def wait_bars(sides: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
     found = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="milliseconds per transaction">']
     for row, (name, parts) in enumerate(sides):
         x, y = float(_LEFT), row * (_BAR_PX + 8) + 4
-        found.append(f'<text class="axis" x="{_LEFT - 6}" y="{y + 15}" text-anchor="end">{text(_short(name))}</text>')
+        found.append(f'<text class="axis" x="{_LEFT - 6}" y="{y + 15}" text-anchor="end">{markup(_short(name))}</text>')
         for label, ms in parts:
             width = (WIDTH - _LEFT - _RIGHT) * ms / longest
             found.append(
                 f'<rect class="w{order.index(label) % 8}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR_PX}">'
-                f"<title>{text(f'{label}: {ms:.3f} ms')}</title></rect>"
+                f"<title>{markup(f'{label}: {ms:.3f} ms')}</title></rect>"
             )
             x += width
     x = float(_LEFT)
     for place, label in enumerate(order[:8]):
         found.append(f'<rect class="w{place}" x="{x:.0f}" y="{height - 18}" width="10" height="10"/>')
-        found.append(f'<text class="axis" x="{x + 14:.0f}" y="{height - 9}">{text(_short(label))}</text>')
+        found.append(f'<text class="axis" x="{x + 14:.0f}" y="{height - 9}">{markup(_short(label))}</text>')
         x += 24 + 7.0 * len(_short(label))
     return "".join([*found, "</svg>"])
 

@@ -13,10 +13,11 @@ from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, Spreads, compare
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
 from pgtop_tune.compare.noise.cells import cells_of_side
-from pgtop_tune.compare.reports.cell_tables import cell_notes, cell_table
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart, wait_bars
 from pgtop_tune.compare.reports.sheets import (
     Sheet,
+    cell_notes,
+    cell_table,
     event_sheet,
     figure_sheet,
     fingerprint_sheet,

@@ -13,8 +13,14 @@ from msgspec import Struct
 
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun
 from pgtop_tune.compare.statistics.before_after import mean_variance
-from pgtop_tune.compare.statistics.effect import TIMES, Effect, autocorrelation_time, share_effect
-from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
+from pgtop_tune.compare.statistics.effect import (
+    TIMES,
+    Effect,
+    autocorrelation_time,
+    run_noise,
+    runs_effect,
+    share_effect,
+)
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import CLIENT_TPS, P50, P95, P99, Quantile

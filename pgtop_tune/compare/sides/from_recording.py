@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.compare.sides.facts import TOOL, FactsSeen
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums
-from pgtop_tune.compare.sides.gathered import Gathered, quotient
 from pgtop_tune.compare.sides.material import (
     BUDGET_S,
     Bound,
@@ -19,11 +18,13 @@ from pgtop_tune.compare.sides.material import (
     ComparedRun,
     Fact,
     FactKind,
+    Gathered,
     LoadKey,
     Material,
+    StatementsSeen,
     Summary,
+    quotient,
 )
-from pgtop_tune.compare.sides.statements import StatementsSeen
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import latency_budget

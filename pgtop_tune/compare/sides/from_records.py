@@ -26,8 +26,16 @@ from pgtop_tune.compare.sides.facts import (
     setup_facts,
 )
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS
-from pgtop_tune.compare.sides.gathered import Gathered
-from pgtop_tune.compare.sides.material import ComparedRun, DatasetMade, Fact, FactKind, LoadKey, Material, Summary
+from pgtop_tune.compare.sides.material import (
+    ComparedRun,
+    DatasetMade,
+    Fact,
+    FactKind,
+    Gathered,
+    LoadKey,
+    Material,
+    Summary,
+)
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.bench import LoadSpec, RunState

@@ -13,7 +13,7 @@ from typing import Final
 
 from pgtop_tune.compare.sides.figures import Better
 from pgtop_tune.compare.sides.material import ComparedRun
-from pgtop_tune.compare.statistics.alike import CONDITIONS, unlike
+from pgtop_tune.compare.statistics.before_after import CONDITIONS, unlike
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, verdict, without_verdict
 
 SHORTEST_S: Final = 30

@@ -13,9 +13,7 @@ from msgspec import Struct
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.figures import disks_by_role, frame_sums, line_sums
 from pgtop_tune.compare.sides.from_recording import budget_of, key_of, spec_of
-from pgtop_tune.compare.sides.gathered import Gathered
-from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, LoadKey, Material
-from pgtop_tune.compare.sides.statements import StatementsSeen
+from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, Gathered, LoadKey, Material, StatementsSeen
 from pgtop_tune.metrics import (
     ceilings,
     checkpoints,

@@ -2,9 +2,207 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import about, counted, duration, memory
+from pgtop_tune.bench.datasets.pgbench_tables import LARGEST_SCALE, PgbenchShape, estimated_bytes
+
+# Values that are relative to the machine: "25% of RAM", "advised", "4 per core", "75% of shared_buffers". Pure.
+
+ADVISED: Final = "advised"
+_SHARE: Final = re.compile(r"(\d{1,4}(?:\.\d+)?)\s*%\s+of\s+(RAM|shared_buffers)", re.IGNORECASE)
+_PER_CORE: Final = re.compile(r"(\d{1,4}(?:\.\d+)?)\s+per\s+core", re.IGNORECASE)
+_BYTES_PER_SCALE: Final = estimated_bytes(1000, PgbenchShape()) / 1000
+MOST_CLIENTS: Final = 20_000
+CLIENTS_AS: Final = '16 or "4 per core"'
+SCALES_AS: Final = '1000, "75% of shared_buffers" or "50% of RAM"'
+
+
+class PlanFacts(Struct, frozen=True, kw_only=True):
+    """What relative values stand on; None where it is not known.
+
+    Attributes:
+        ram_bytes: Memory the server may use.
+        cores: Processors it may use.
+        shared_buffers_bytes: Of the running server.
+        advised: Value by parameter and by setting of the machine.
+    """
+
+    ram_bytes: int | None = None
+    cores: int | None = None
+    shared_buffers_bytes: int | None = None
+    advised: Mapping[str, str] = field(default_factory=dict)
+
+
+class NotToTell(UsageProblem):
+    """A relative value whose base is not known here: the arm cannot be made, the plan is right."""
+
+
+def value_of(name: str, text: str, facts: PlanFacts) -> str:
+    """What a parameter or setting is set to.
+
+    Args:
+        name: Of it.
+        text: As the plan has it.
+        facts: Of the machine.
+
+    Raises:
+        NotToTell: Nothing is advised for it here, or the memory is not known.
+    """
+    if text.strip().lower() == ADVISED:
+        if name not in facts.advised:
+            raise NotToTell(f"{name}: nothing is advised on this server", "give a value")
+        return facts.advised[name]
+    found = _SHARE.fullmatch(text.strip())
+    return text if found is None else memory(_base(found, facts) * float(found[1]) / 100)
+
+
+def scale_of(text: str, facts: PlanFacts) -> int:
+    """pgbench's scale; a share of memory is the scale whose tables are as large.
+
+    Raises:
+        UsageProblem: Neither a scale nor such a share, or its base is not known.
+    """
+    found = _SHARE.fullmatch(text.strip())
+    if found is not None:
+        return max(1, round(_base(found, facts) * float(found[1]) / 100 / _BYTES_PER_SCALE))
+    if not text.strip().isdecimal() or not 1 <= int(text) <= LARGEST_SCALE:
+        raise UsageProblem(f"{text!r} is not a scale", f"as {SCALES_AS}")
+    return int(text)
+
+
+def clients_of(text: str, facts: PlanFacts) -> int:
+    """Number of clients.
+
+    Raises:
+        UsageProblem: No number, or the cores are not known.
+    """
+    found = _PER_CORE.fullmatch(text.strip())
+    if found is not None:
+        if facts.cores is None:
+            raise NotToTell("the cores of the server's machine are not known", "give a number of clients")
+        return max(1, round(float(found[1]) * facts.cores))
+    if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_CLIENTS:
+        raise UsageProblem(f"{text!r} is not a number of clients", f"as {CLIENTS_AS}")
+    return int(text)
+
+
+def _base(found: re.Match[str], facts: PlanFacts) -> float:
+    of_ram = found[2].lower() == "ram"
+    base = facts.ram_bytes if of_ram else facts.shared_buffers_bytes
+    if base is None:
+        raise NotToTell(f"{'the memory of the server' if of_ram else 'shared_buffers'} is not known", "give a size")
+    return float(base)
+
+
+def scale_words(scale: int) -> str:
+    """A scale with what it takes on the disk."""
+    return f"scale {scale} ({about(_BYTES_PER_SCALE * scale)})"
+
+
+def scale_bytes(scale: int) -> int:
+    """Bytes of its tables and indexes."""
+    return round(_BYTES_PER_SCALE * scale)
+
+
+# What an experiment takes: time and disk, with the arithmetic. Pure.
+#
+# Known figures: pgbench makes a unit of scale in about a second (1037 s for scale 1000 on a disk of 90 MB/s), the
+# bytes
+# are those of `bench init`, a restart takes some 10 s, what surrounds a run (vacuum, checkpoint, quiet) some 12 s.
+
+MAKE_S_PER_SCALE: Final = 1.0
+RESTART_S: Final = 10.0
+AROUND_RUN_S: Final = 12.0
+AROUND_BARE_RUN_S: Final = 3.0
+RELOAD_S: Final = 1.0
+_SPARE: Final = 1.1
+JUDGED_S: Final = 30
+"""A shorter run is shown and not judged."""
+ONCE: Final = "each cell runs once: a drift of the machine looks like an effect; --repeats 4 tells them apart"
+
+
+class Estimate(Struct, frozen=True, kw_only=True):
+    """What it takes.
+
+    Attributes:
+        runs: Cells that can run.
+        restarts: Of the server.
+        run_s, make_s, restart_s: Seconds by kind; run_s includes warm-up and what surrounds a run.
+        disk_bytes: At the most.
+    """
+
+    runs: int
+    restarts: int
+    run_s: float
+    make_s: float
+    restart_s: float
+    disk_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """All together."""
+        return self.run_s + self.make_s + self.restart_s
+
+    @property
+    def words(self) -> str:
+        """With the arithmetic."""
+        return (
+            f"{duration(self.seconds)}: {counted(self.runs, 'run')} {duration(self.run_s)}, "
+            f"data sets {duration(self.make_s)}, "
+            f"{counted(self.restarts, 'restart')} and reloads {duration(self.restart_s)}"
+        )
+
+
+def estimate(plan: BoundPlan, max_wal_bytes: int, stages: tuple[Stage, ...] | None = None) -> Estimate:
+    """Of a plan.
+
+    Args:
+        plan: The plan.
+        max_wal_bytes: What WAL may take beside the data.
+        stages: What is left of it; None is all.
+    """
+    left = plan.stages if stages is None else stages
+    arms = {arm.name: arm for arm in plan.arms}
+    possible = [stage for stage in left if not arms[stage.arm].impossible]
+    runs = sum(not cell.impossible for stage in possible for cell in stage.cells)
+    around_s = AROUND_RUN_S if plan.housekeeping else AROUND_BARE_RUN_S
+    restarts = 2 * sum(arms[stage.arm].restart for stage in possible)
+    reloads = 2 * sum(arms[stage.arm].changes and not arms[stage.arm].restart for stage in possible)
+    largest = max((stage.scale for stage in left), default=0)
+    made_bytes = scale_bytes(largest)
+    return Estimate(
+        runs=runs,
+        restarts=restarts,
+        run_s=runs * (plan.time_s + plan.warm_up_s + around_s),
+        make_s=sum(stage.scale * MAKE_S_PER_SCALE for stage in possible if stage.make_data),
+        restart_s=restarts * RESTART_S + reloads * RELOAD_S,
+        disk_bytes=round((made_bytes + min(made_bytes, max_wal_bytes)) * _SPARE),
+    )
+
+
+def refusals(found: Estimate, limits: Limits, free_bytes: int | None) -> tuple[str, ...]:
+    """Why a plan does not fit, with the arithmetic.
+
+    Args:
+        found: What it takes.
+        limits: Of the plan.
+        free_bytes: Of the disk of the data; None where it is not known.
+    """
+    words = []
+    if limits.time_s is not None and found.seconds > limits.time_s:
+        words.append(f"it takes {found.words}; the limit is {duration(limits.time_s)}")
+    if limits.disk_bytes is not None and found.disk_bytes > limits.disk_bytes:
+        words.append(f"it takes {about(found.disk_bytes)} of disk; the limit is {about(limits.disk_bytes)}")
+    if free_bytes is not None and found.disk_bytes > free_bytes:
+        words.append(f"it takes {about(found.disk_bytes)} of disk, and {about(free_bytes)} are free")
+    return tuple(words)
+
 
 FIGURES: Final[tuple[tuple[str, bool], ...]] = (
     ("tps", True),

@@ -17,11 +17,15 @@ from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.compare.words import moment, signed
-from pgtop_tune.experiment.plan.best import best_arm
-from pgtop_tune.experiment.plan.estimate import JUDGED_S, ONCE
-from pgtop_tune.experiment.plan.judging import Judgement, judgements, levelled_results, load_words
-from pgtop_tune.experiment.plan.latencies import LatencyChange
-from pgtop_tune.experiment.plan.model import Cell
+from pgtop_tune.experiment.plan.judging import (
+    Judgement,
+    LatencyChange,
+    best_arm,
+    judgements,
+    levelled_results,
+    load_words,
+)
+from pgtop_tune.experiment.plan.model import JUDGED_S, ONCE, Cell
 from pgtop_tune.experiment.plan.results import CellResult, Outcome, foreign_words
 from pgtop_tune.experiment.plan.status import arm_words, result_words
 

@@ -11,34 +11,46 @@ import json
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
-from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError, ServerProblem
+from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.base.paths import replacing
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.base.units import about, duration
+from pgtop_tune.bench.datasets.pgbench_tables import Initialised
+from pgtop_tune.bench.datasets.recognise import PgbenchFacts, recognise_pgbench
+from pgtop_tune.bench.ports import SqlSession
+from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.changes.change_sets import ChangeSets
-from pgtop_tune.changes.model.change import Terms, WantedParameter, WantedSetting
+from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import ChangeSet
-from pgtop_tune.compare.noise.cells import measured_run
-from pgtop_tune.compare.noise.fingerprint import load_fingerprint
-from pgtop_tune.compare.noise.store import FIGURES, history
+from pgtop_tune.changes.model.restart import PendingParameter
+from pgtop_tune.compare.noise.cells import FIGURES, history, load_fingerprint, measured_run
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.answering import until_frames_show_it
-from pgtop_tune.experiment.plan.log import RUNS, ExperimentLog
-from pgtop_tune.experiment.plan.meanwhile import STARTED, changes_between, parameters_of, server_state
-from pgtop_tune.experiment.plan.model import Arm, BoundPlan, Cell, Stage
-from pgtop_tune.experiment.plan.parts import ExperimentParts, Stopped, until
-from pgtop_tune.experiment.plan.results import CellResult, Outcome, failed, foreign_words, result_of
-from pgtop_tune.experiment.plan.stage_data import StageData
+from pgtop_tune.experiment.attribution import SurroundingsMeter
+from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, Arm, BoundPlan, Cell, Stage
+from pgtop_tune.experiment.plan.results import (
+    RUNS,
+    CellResult,
+    ExperimentLog,
+    MadeData,
+    Outcome,
+    failed,
+    foreign_words,
+    result_of,
+)
 from pgtop_tune.experiment.plan.status import arm_words
-from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
+from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
 from pgtop_tune.experiment.series import scripts_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -50,6 +62,222 @@ from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_json import as_json
 from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.runtime.run_frames import FrameKeeper
+
+# What somebody else does to the server while an experiment runs: it is restarted, or a parameter is changed.
+
+_NAMED: Final = 5
+STARTED: Final = ""
+"""No parameter has this name: under it stands when the server was started."""
+_STATE: Final = """
+SELECT '', extract(epoch FROM pg_postmaster_start_time())::text
+UNION ALL
+SELECT name, setting FROM pg_settings WHERE source NOT IN ('client', 'session', 'override') AND context <> 'internal'
+"""
+
+
+@decodes
+async def server_state(sql_session: SqlSession) -> dict[str, str]:
+    """Parameters of the server as new sessions have them, without passwords, and when it was started."""
+    return {str(name): without_secrets(str(value)) for name, value in await sql_session.rows(_STATE)}
+
+
+def parameters_of(state: Mapping[str, str]) -> dict[str, str]:
+    """A state without the start of the server."""
+    return {name: value for name, value in state.items() if name != STARTED}
+
+
+def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """What differs between two states, in words; "" for nothing. Pure."""
+    restarted = before.get(STARTED) != now.get(STARTED)
+    words = ["the server was restarted by somebody else"] if restarted else []
+    for name in sorted({*before, *now} - {STARTED}):
+        if before.get(name) != now.get(name):
+            was, became = before.get(name, "default"), now.get(name, "default")
+            words.append(f"{name} was changed by somebody else: {was} -> {became}")
+    more = [f"{len(words) - _NAMED} more"] if len(words) > _NAMED else []
+    return "; ".join([*words[:_NAMED], *more])
+
+
+# What a run of an experiment is made of, and how it stops.
+
+_LOOK_S: Final = 0.5
+
+
+class Stopped(LoadProblem):
+    """The experiment cannot go on; what was done is kept."""
+
+
+class ExperimentDoors(Protocol):
+    """What changes the server and its machine, and what says how they are."""
+
+    def sets(self, arm: Arm) -> ChangeSets:
+        """What makes and reverts the set of an arm, with a restart where it takes one."""
+        ...
+
+    async def listed(self, names: tuple[str, ...]) -> object:
+        """Looks at the parameters that are about to be changed: the control refuses what has changed since."""
+        ...
+
+    async def in_force(self) -> Sequence[ParameterChange | HostChange]:
+        """Changes that the journals of server and machine hold as made and not reverted."""
+        ...
+
+    async def pending(self) -> tuple[PendingParameter, ...]:
+        """What waits for a restart."""
+        ...
+
+
+class ExperimentParts(Struct, frozen=True, kw_only=True):
+    """What a run of an experiment is made of.
+
+    Attributes:
+        load: Makes runs.
+        keeper: Its frames.
+        cpu: CPU time while loads run.
+        doors: To server and machine.
+        targets: By name of the endpoint.
+        profiles: By name.
+        open_sql_session: On the database of the experiment.
+        make_data: Makes pgbench's tables at a scale, with the steps of the plan.
+        free_bytes: On the disk of the data; None where it is not known.
+        unsafe: Whether values that are not safe may be set, but for those that run code.
+        confirmed: Names of parameters whose values may run code.
+        told: Takes what is going on, one line.
+    """
+
+    load: LoadRun
+    keeper: FrameKeeper
+    cpu: SurroundingsMeter
+    doors: ExperimentDoors
+    targets: Mapping[str, LoadTarget]
+    profiles: Mapping[str, Profile]
+    open_sql_session: Callable[[], Awaitable[SqlSession]]
+    make_data: Callable[[int], Awaitable[Initialised]]
+    free_bytes: Callable[[], Awaitable[int | None]]
+    unsafe: bool
+    confirmed: frozenset[str]
+    told: Callable[[str], None]
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+    """Whether a condition comes about in time; a server that is being restarted is waited for."""
+    deadline_s = time.monotonic() + seconds
+    while True:
+        try:
+            if await condition():
+                return True
+        except NotLetIn:
+            raise
+        except ConnectionProblem:
+            # It is being restarted.
+            pass
+        if time.monotonic() > deadline_s:
+            return False
+        await asyncio.sleep(_LOOK_S)
+
+
+# The data set of a stage: made where it is not there, or wanted anew, and never over tables of the operator's.
+
+
+class StageData:
+    """Makes data sets.
+
+    Args:
+        outcome: Of the experiment so far.
+        log: Its journal, open.
+        parts: Of the session.
+    """
+
+    def __init__(self, outcome: Outcome, log: ExperimentLog, parts: ExperimentParts) -> None:
+        self._plan: Final = outcome.plan
+        self._log: Final = log
+        self._parts: Final = parts
+        self._told: Final = parts.told
+        self._made = set(outcome.made)
+        self._tables, self._oids = outcome.tables, outcome.table_oids
+        self._scale_there: int | None = None
+
+    async def is_wanted(self, stage: Stage) -> bool:
+        """Whether the stage wants it anew, or another scale is there."""
+        if not self._needs_pgbench():
+            return False
+        anew = stage.make_data and self._plan.data_per_configuration and stage.number not in self._made
+        return anew or not await self._is_there(stage.scale)
+
+    async def make(self, stage: Stage) -> None:
+        """Makes it.
+
+        Raises:
+            LoadProblem: It cannot be made, or tables of the operator's are in the way.
+        """
+        if self._plan.database == CURRENT_DATABASE:
+            await self._check_ours()
+            self._note_tables(())
+        self._told(f"making the data set, scale {stage.scale}")
+        self._scale_there = None
+        try:
+            done = await self._parts.make_data(stage.scale)
+        finally:
+            if self._plan.database == CURRENT_DATABASE:
+                await self._note_what_is_there()
+        self._scale_there = stage.scale
+        made = MadeData(
+            stage=stage.number, arm=stage.arm, scale=stage.scale, steps_s=done.steps_s, total_s=done.total_s
+        )
+        self._log.write("made", data=to_builtins(made))
+        self._made.add(stage.number)
+
+    def _needs_pgbench(self) -> bool:
+        profiles = {cell.profile for cell in self._plan.cells}
+        return any(self._parts.profiles[name].summary().dataset == "pgbench" for name in profiles)
+
+    async def _is_there(self, scale: int) -> bool:
+        if self._scale_there == scale:
+            return True
+        found = await self._found()
+        return found is not None and found.scale == scale and not found.incomplete and found.primary_keys
+
+    async def _found(self) -> PgbenchFacts | None:
+        sql_session = await self._parts.open_sql_session()
+        try:
+            return await recognise_pgbench(sql_session)
+        finally:
+            await sql_session.aclose()
+
+    async def _note_what_is_there(self) -> None:
+        """Whole or in part, it is ours; what comes later in its place is not."""
+        with suppress(PgtopError):
+            if (found := await self._found()) is not None:
+                self._note_tables(tuple(found.tables))
+            else:
+                self._log.write("tables", there=False)
+                self._tables = False
+
+    def _note_tables(self, oids: tuple[int, ...]) -> None:
+        """Before they are made without numbers, and with them afterwards."""
+        self._log.write("tables", there=True, oids=oids)
+        self._tables, self._oids = True, oids
+
+    async def _check_ours(self) -> None:
+        found = await self._found()
+        if found is not None and not found.empty and not (self._tables and made_here(found, self._oids)):
+            raise LoadProblem(
+                f"the database holds pgbench's tables that this experiment did not make: {found.describe()}",
+                'name another database, or set database = "own" in the plan',
+            )
+
+
+def made_here(found: PgbenchFacts, oids: Collection[int]) -> bool:
+    """Whether these tables are those that an experiment made, or was making when it was killed.
+
+    Args:
+        oids: Of the tables that it made; empty where it was killed on the way: then only what is not whole is its own.
+    """
+    if oids:
+        return set(found.tables) <= set(oids)
+    return bool(found.incomplete)
+
 
 # Puts the arm of a stage into force, pending confirmation, and reverts it; also what an earlier process has left.
 

@@ -9,7 +9,7 @@ from pgtop_tune.bench.housekeeping import CHECKPOINT, PREWARM, TRUNCATE, VACUUM
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
-from pgtop_tune.experiment.switchback.blocks import Arm
+from pgtop_tune.experiment.switchback.arms import Arm
 
 ALIKE: Final = (TRUNCATE, VACUUM, PREWARM, CHECKPOINT)
 """Housekeeping after which two blocks begin from the same state."""

@@ -10,10 +10,9 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.compare.sides.statements import StatementsSeen
+from pgtop_tune.compare.sides.material import StatementsSeen
 from pgtop_tune.compare.statement_rows import StatementComparison, StatementRow
-from pgtop_tune.experiment.switchback.arms import Arms
-from pgtop_tune.experiment.switchback.blocks import Arm
+from pgtop_tune.experiment.switchback.arms import Arm, Arms
 from pgtop_tune.model.backend_action import PlanRisk
 from pgtop_tune.model.statement_plan import PlannedBy, PlanShape, StatementPlan, StatementToPlan
 

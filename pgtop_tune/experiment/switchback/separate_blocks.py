@@ -12,24 +12,58 @@ decides which block of a pair comes first, so that a level that wanders favours 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from statistics import fmean
-from typing import Final
+from typing import Final, Protocol
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import duration
-from pgtop_tune.changes.model.change import ParameterChange
+from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.experiment.switchback.arms import Arms, check_reaches
-from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock, how_ended
-from pgtop_tune.experiment.switchback.blocks import Arm, Pair
+from pgtop_tune.experiment.switchback.arms import Arm, Arms, Pair, check_reaches
+from pgtop_tune.experiment.switchback.block_frames import (
+    BlockFrames,
+    OpenBlock,
+    OwnCycles,
+    how_ended,
+)
 from pgtop_tune.experiment.switchback.evaluation import Evaluation
 from pgtop_tune.experiment.switchback.loads import ArmLoads
 from pgtop_tune.experiment.switchback.state import Ending, Over, Phase, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
-from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.load import UNDER_WAY
 from pgtop_tune.model.bench import BenchRun
+
+# What must not be going on when a switchback begins.
+
+
+class _InForce(Protocol):
+    async def in_force(self) -> Sequence[ParameterChange | HostChange]: ...
+
+
+async def check_nothing_pending(*controls: _InForce) -> None:
+    """Makes sure that no change reverts by itself while an experiment measures.
+
+    Args:
+        controls: Of the server, and of its machine where the experiment switches that.
+
+    Raises:
+        UsageProblem: One is pending confirmation.
+    """
+    pending = [
+        each.name
+        for control in controls
+        for each in await control.in_force()
+        if each.until_ms is not None and not each.kept
+    ]
+    if pending:
+        names = ", ".join(dict.fromkeys(pending))
+        raise UsageProblem(
+            f"a change of {names} is pending confirmation, and would revert within the experiment",
+            "Y on the screen confirms it; u, or `pgtop-tune revert`, undoes it",
+        )
+
 
 _FIRST_SECOND_S: Final = 60.0
 _LATE_S: Final = 15.0

@@ -19,22 +19,21 @@ from pgtop_tune.compare.sides.figures import FAILED, LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.attribution import Surroundings, attribution
-from pgtop_tune.experiment.known_floor import known_floor, seen_in
+from pgtop_tune.experiment.noise_floor import known_floor, seen_in
 from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
-from pgtop_tune.experiment.switchback.arms import Arms
-from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock
-from pgtop_tune.experiment.switchback.blocks import (
+from pgtop_tune.experiment.switchback.arms import (
     QUICK,
     QUICK_READINGS,
     Arm,
+    Arms,
     Block,
     Pair,
     longer,
     orders,
 )
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate, missing_words
+from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock, OwnCycles, WholeCycles
+from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate, missing_words, slower_calls, why_no_mix
 from pgtop_tune.experiment.switchback.plans import StatementPlans, look_under_both
-from pgtop_tune.experiment.switchback.same_mix import slower_calls, why_no_mix
 from pgtop_tune.experiment.switchback.state import (
     ANSWERS,
     NOT_PUT_BACK,
@@ -46,7 +45,6 @@ from pgtop_tune.experiment.switchback.state import (
     SwitchbackPlan,
     SwitchbackState,
 )
-from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles, WholeCycles
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.run_result import SteadyState

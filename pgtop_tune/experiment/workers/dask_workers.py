@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
+from pgtop_tune.experiment.workers.run import UnitFailed, WorkerGone
 from pgtop_tune.process import handed_on
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
 from pgtop_tune.process.own_program import own_argv

@@ -5,16 +5,49 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct, to_builtins
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.units import counted, duration
-from pgtop_tune.experiment.plan.log import ExperimentLog
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
-from pgtop_tune.experiment.plan.parts import Stopped
-from pgtop_tune.experiment.plan.results import CellResult, Outcome, failed
-from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
+from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, Outcome, failed
+from pgtop_tune.experiment.plan.run import Stopped
+
+# The interface to an engine that runs units of work beside servers. Another engine is one more file here.
+#
+# A unit is one function, (server, request) → answer, both JSON: `unit_process.run_unit`, on the worker of the server.
+
+
+class WorkerGone(PgtopError):
+    """The worker ended under a unit; what the unit came to is not known."""
+
+
+class UnitFailed(PgtopError):
+    """The unit says that it cannot be done there."""
+
+
+class Workers(Protocol):
+    """Workers, one beside each server, by name. Coroutines run in one event loop."""
+
+    async def servers(self) -> tuple[str, ...]:
+        """Names of those that are there now."""
+        ...
+
+    async def run(self, server: str, request: bytes) -> bytes:
+        """The answer of one unit; cancelled, the unit is stopped and puts everything back.
+
+        Raises:
+            WorkerGone: The worker is not there, or ended meanwhile.
+            UnitFailed: With the worker's reason.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Lets go of the workers; they stay."""
+        ...
+
 
 # Which server runs which cell. Pure.
 #

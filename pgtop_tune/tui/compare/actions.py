@@ -124,8 +124,7 @@ class OverlayActions:
             return
         self._chosen, self._watch = chosen, None
         if chosen.path is None:
-            from pgtop_tune.compare.overlay.curves import OverlayWatch
-            from pgtop_tune.compare.overlay.sliding import AgoOverlay
+            from pgtop_tune.compare.overlay.curves import AgoOverlay, OverlayWatch
 
             self._watch = OverlayWatch(AgoOverlay(self._context.live, chosen.ago_s), reading=False)
             self._context.repaint()
@@ -134,8 +133,7 @@ class OverlayActions:
             self._context.app.run_worker(reading, group="overlay", exclusive=True)
 
     async def _read(self, overlay_source: OverlaySource, chosen: OverlayChoice, path: Path) -> None:
-        from pgtop_tune.compare.overlay.curves import Overlay, OverlayWatch
-        from pgtop_tune.compare.overlay.sliding import ClockOverlay
+        from pgtop_tune.compare.overlay.curves import ClockOverlay, Overlay, OverlayWatch
 
         kind = ClockOverlay if chosen.by_clock else Overlay
         reading = overlay_source.read(path)

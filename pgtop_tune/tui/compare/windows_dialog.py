@@ -14,7 +14,7 @@ from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, duration
 from pgtop_tune.compare import words
-from pgtop_tune.compare.reports.statement_cells import (
+from pgtop_tune.compare.reports.sheets import (
     BELOW_NOISE,
     HEADING,
     statement_cells,
@@ -23,8 +23,7 @@ from pgtop_tune.compare.reports.statement_cells import (
 )
 from pgtop_tune.compare.sides.figures import WaitRow
 from pgtop_tune.compare.statement_rows import GONE, NEW, StatementComparison
-from pgtop_tune.compare.windows.differing import Differing, WindowComparison
-from pgtop_tune.compare.windows.differing_words import amount, between, changed, sized, titled
+from pgtop_tune.compare.windows.differing import Differing, WindowComparison, amount, between, changed, sized, titled
 from pgtop_tune.tui.compare.marks_line import span_words
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.terminal.clipboard import copy
@@ -146,7 +145,7 @@ class WindowsDialog(Dialog[None]):
         if self._found is None:
             return
         from pgtop_tune.compare.reports.written import text
-        from pgtop_tune.compare.windows.differing_words import window_sheets
+        from pgtop_tune.compare.windows.differing import window_sheets
 
         said = copy(self.app, text(window_sheets(self._found)), "the table is in your terminal's clipboard")
         self.app.notify(said, markup=False)

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.units import age, wall_clock
-from pgtop_tune.compare.statistics.alike import CONDITIONS
+from pgtop_tune.compare.statistics.before_after import CONDITIONS
 from pgtop_tune.metrics import host_history, waits
 from pgtop_tune.metrics.load import CLIENT_TPS
 from pgtop_tune.metrics.server import TPS

@@ -6,28 +6,221 @@ run where a reload does, in blocks with restarts where that is what it takes.
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Final
+from typing import Final, Protocol
+
+from msgspec import Struct
 
 from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
 from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.changes.ports import ChangeControl, MachineControl
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
+from pgtop_tune.experiment.plan.run import Stopped
 from pgtop_tune.experiment.standing_values import StandingValues
-from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown, live_values
-from pgtop_tune.experiment.switchback.blocks import Block, Lengths, Pair
-from pgtop_tune.experiment.switchback.figures import ratios_of
-from pgtop_tune.experiment.switchback.same_mix import AT_COMMIT
-from pgtop_tune.experiment.switchback.state import Ending, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.arms import Arms, Block, Lengths, Pair, Rival, as_shown, live_values
+from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OwnCycles
+from pgtop_tune.experiment.switchback.evaluation import AT_COMMIT, ratios_of
+from pgtop_tune.experiment.switchback.state import ContinuousLoad, Ending, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tuning.on_server.conditions import Change, Conditions
-from pgtop_tune.tuning.on_server.evaluating_parts import EvaluatingParts, SeparateWanted
 from pgtop_tune.tuning.on_server.objective import FIGURES, Objective
-from pgtop_tune.tuning.search import Evaluation, Outcome
-from pgtop_tune.tuning.space import Space
+from pgtop_tune.tuning.plan import Space
+from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
+
+# What evaluations are made with: the load that runs on between them, blocks for the one under way, and the doors to
+# server and machine.
+
+Seen = Callable[[SwitchbackState], None]
+
+
+class HeldLoad:
+    """A load that outlives an evaluation. Fits `ContinuousLoad`.
+
+    Args:
+        load: Started by the first evaluation.
+
+    Attributes:
+        runs: Whether it was started, and nobody has seen its end.
+    """
+
+    def __init__(self, load: ContinuousLoad) -> None:
+        self._load: Final = load
+        self.runs = False
+
+    async def start(self) -> None:
+        """See `ContinuousLoad.start`."""
+        if not self.runs:
+            await self._load.start()
+            self.runs = True
+
+    async def stop(self) -> None:
+        """See `ContinuousLoad.stop`: it goes on."""
+
+    async def end(self) -> None:
+        """Ends it."""
+        self.runs = False
+        await self._load.stop()
+
+
+class CurrentBlocks:
+    """A sink that gives frames to the blocks of the evaluation that is under way."""
+
+    def __init__(self, *, loaded: bool) -> None:
+        self._loaded: Final = loaded
+        self._newest: Step | None = None
+        self.frames = BlockFrames(loaded=loaded)
+
+    def renewed(self) -> BlockFrames:
+        """Blocks for the next evaluation, which know the newest frame."""
+        self.frames = BlockFrames(loaded=self._loaded)
+        if self._newest is not None:
+            self.frames.accept(self._newest)
+        return self.frames
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`."""
+        self._newest = step
+        self.frames.accept(step)
+
+    def close(self) -> None:
+        """See `FrameSink.close`."""
+        self.frames.close()
+
+
+class SeparateWanted(Struct, frozen=True, kw_only=True):
+    """An evaluation whose blocks have a load of their own each.
+
+    Attributes:
+        plan, frames, seen: See `Switchback`.
+        parameters, settings: What the arms differ in, of the server and of its machine.
+        restart: Each block begins with a restart.
+    """
+
+    plan: SwitchbackPlan
+    frames: BlockFrames
+    parameters: tuple[Rival, ...]
+    settings: tuple[Rival, ...]
+    seen: Seen
+    restart: bool
+
+
+class OwnBlocks(Protocol):
+    """What an evaluation needs where its arms, or what both share, cannot be switched within one run of the load."""
+
+    @property
+    def standing(self) -> StandingValues:
+        """The restart-level values that both arms share."""
+        ...
+
+    async def answers(self) -> None:
+        """Waits until frames show the server as it is after a restart."""
+        ...
+
+    def experiment(self, wanted: SeparateWanted) -> Switchback:
+        """Blocks that have a load of their own each."""
+        ...
+
+
+class EvaluatingParts(Struct, frozen=True, kw_only=True):
+    """What evaluations are made with.
+
+    Attributes:
+        control: Parameters of the server.
+        load: Held between evaluations.
+        blocks: A sink of the engine.
+        own_blocks: None where every knob can be switched within one run of the load.
+        machine: Settings of the operating system; None where none is among the knobs.
+        seen: Takes each state of an evaluation.
+        before_set: Told the id of a change set before it is made.
+        own_cycles: Of knobs that work through checkpoints; None waits for those of the server.
+    """
+
+    control: ChangeControl
+    load: HeldLoad
+    blocks: CurrentBlocks
+    own_blocks: OwnBlocks | None
+    machine: MachineControl | None
+    seen: Seen
+    before_set: Callable[[str], None]
+    own_cycles: OwnCycles | None = None
+
+
+# One evaluation, attempted again where something else than its candidate has spoiled it.
+
+_ATTEMPTS: Final = 3
+"""At one evaluation, before the candidate, or the machine, is held to be the reason."""
+_AGAIN_S: Final = 5.0
+_BACK_S: Final = 600.0
+"""A server that has ended is waited for so long."""
+
+
+class Attempts:
+    """Makes evaluations.
+
+    Args:
+        evaluator: Measures.
+        answers: Waits until frames show the server as it is; raises a ConnectionProblem where it does not answer.
+        told: Takes what is going on, one line.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, answers: Callable[[], Awaitable[None]], told: Callable[[str], None]
+    ) -> None:
+        self._evaluator: Final = evaluator
+        self._answers: Final = answers
+        self._told: Final = told
+
+    async def outcome(self, wanted: Evaluation, seed: int) -> Outcome:
+        """The outcome, after as many attempts as it takes.
+
+        Args:
+            wanted: The evaluation.
+            seed: Of the search.
+
+        Raises:
+            KnobsChanged, ConditionsChanged: See `Evaluator.measure`.
+            Stopped: The setting of before cannot be measured.
+            PgtopError: The server does not come back.
+        """
+        why = ""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await self._evaluator.measure(wanted, _coin(seed, wanted, attempt))
+            except ConditionsChanged:
+                raise
+            except Disturbed as disturbed:
+                why = str(disturbed)
+                self._told(f"evaluation {wanted.number} has no outcome: {why}")
+                if disturbed.gone:
+                    await self._until_back()
+        if wanted.phase is Phase.NOISE:
+            raise Stopped(f"the load cannot be measured: {why}", "`pgtop-tune experiment noise` shows how it runs")
+        return Outcome(effect=None, stopped=f"no outcome in {_ATTEMPTS} attempts: {why}")
+
+    async def _until_back(self) -> None:
+        """Waits for a server that has ended. Raises a ConnectionProblem where it does not come back."""
+        deadline_s = time.monotonic() + _BACK_S
+        while True:
+            await asyncio.sleep(_AGAIN_S)
+            try:
+                await self._answers()
+                return
+            except ConnectionProblem:
+                if time.monotonic() > deadline_s:
+                    raise
+
+
+def _coin(seed: int, wanted: Evaluation, attempt: int) -> int:
+    """The seed of the coin that orders the blocks of an evaluation: resumed, it falls as it would have."""
+    return seed * 1_000_003 + wanted.number * 11 + attempt
+
 
 WAIT: Final = "wait "
 """What the names of figures begin with that are classes of the latency budget."""

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.experiment.switchback.blocks import Block
+from pgtop_tune.experiment.switchback.arms import Block
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.tuning.plan import Constraint
 

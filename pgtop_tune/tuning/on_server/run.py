@@ -4,26 +4,228 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from statistics import fmean
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.units import about, duration
-from pgtop_tune.experiment.plan.log import ExperimentLog
-from pgtop_tune.experiment.plan.parts import Stopped
-from pgtop_tune.experiment.plan.run import SPARE_BYTES
-from pgtop_tune.tuning.on_server.attempts import Attempts
+from pgtop_tune.experiment.plan.results import ExperimentLog
+from pgtop_tune.experiment.plan.run import SPARE_BYTES, Stopped
+from pgtop_tune.experiment.workers.run import UnitFailed, WorkerGone
 from pgtop_tune.tuning.on_server.conditions import Change
-from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, Evaluator, KnobsChanged
+from pgtop_tune.tuning.on_server.evaluating import Attempts, ConditionsChanged, Evaluator, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import write_event
-from pgtop_tune.tuning.on_server.words import evaluation_line, outcome_line
-from pgtop_tune.tuning.protocol import Event, NewConditions, Released, Tuning
-from pgtop_tune.tuning.result import Result
-from pgtop_tune.tuning.search import Evaluation
+from pgtop_tune.tuning.on_server.report import evaluation_line, outcome_line
+from pgtop_tune.tuning.plan import Constraint, Point, TuningPlan
+from pgtop_tune.tuning.protocol import Event, NewConditions, Released, Result, Tuning
+from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
+
+# Runs a search on several servers: evaluations that do not depend on each other at the same time.
+#
+# The search asks for one evaluation after the other. Which ones it will ask for next is found by telling a copy of it
+# what the outcomes under way probably are; those are begun ahead, and count only if the search asks for them. Both
+# arms
+# of an evaluation run on one server, so how fast the servers are is in no effect.
+
+_BACK_S: Final = 60.0
+_LOOK_S: Final = 1.0
+_Asked: TypeAlias = tuple[Phase, Point, Point]
+"""What makes two evaluations the same question; one of the confirmation is never one of the search."""
+
+
+class ServersParts(Struct, frozen=True, kw_only=True):
+    """What a search on several servers needs of its surroundings.
+
+    Attributes:
+        measure: (server, evaluation) → outcome. Raises KnobsChanged, ConditionsChanged, and as `Workers.run`.
+        servers: Names of those that are there now.
+        stop_file: The search stops before its next evaluation once this is there; None for none.
+        told: Takes what is going on, one line.
+    """
+
+    measure: Callable[[str, Evaluation], Awaitable[Outcome]]
+    servers: Callable[[], Awaitable[Sequence[str]]]
+    stop_file: Path | None
+    told: Callable[[str], None]
+
+
+class _Flight(Struct, eq=False):
+    server: str
+    asked: _Asked
+    task: asyncio.Task[Outcome]
+
+
+class TuningOnServers:
+    """A search on several servers.
+
+    Args:
+        tuning: As it stands: new, or replayed from the journal.
+        plan: Of it.
+        allowed: Its guards.
+        log: The journal, open.
+        servers: That take part.
+    """
+
+    def __init__(
+        self,
+        tuning: Tuning,
+        plan: TuningPlan,
+        allowed: Callable[[Mapping[str, str]], bool],
+        log: ExperimentLog,
+        servers: Sequence[str],
+        parts: ServersParts,
+    ) -> None:
+        self._tuning: Final = tuning
+        self._plan: Final = plan
+        self._allowed: Final = allowed
+        self._log: Final = log
+        self._servers: Final = list(servers)
+        self._parts: Final = parts
+        self._flights: Final[list[_Flight]] = []
+        self._discarded: Final[Counter[str]] = Counter()
+        self._waiting: Final[dict[str, asyncio.Task[bool]]] = {}
+        self._told_s = time.monotonic()
+
+    async def run(self) -> Result:
+        """Runs to the result; units under way put everything back before it returns, or raises.
+
+        Raises:
+            Stopped: The stop file is there, no server is left, or the load cannot be measured.
+            PgtopError: The journal cannot be written.
+            asyncio.CancelledError: It was stopped; evaluations under way are lost.
+        """
+        try:
+            while not isinstance(wanted := self._tuning.next(), Result):
+                check_stop_file(self._parts.stop_file)
+                if self._failures():
+                    continue
+                flight = next((each for each in self._flights if each.asked == _asked(wanted)), None)
+                if flight is not None and flight.task.done():
+                    self._land(wanted, flight)
+                    continue
+                self._begin()
+                await self._any_news()
+            return wanted
+        finally:
+            await asyncio.shield(self._stopped())
+
+    def _land(self, wanted: Evaluation, flight: _Flight) -> None:
+        """Tells the search what came of a flight; of several that ask the same, the first to begin comes first."""
+        self._flights.remove(flight)
+        self._discarded.pop(flight.server, None)
+        now_s = time.monotonic()
+        outcome = replace(flight.task.result(), took=max(round(now_s - self._told_s, 1), 0.1))
+        self._told_s = now_s
+        self._tuning.tell(outcome)
+        write_event(self._log, self._tuning.events[-1])
+        self._parts.told(outcome_line(wanted, outcome))
+
+    def _failures(self) -> bool:
+        """Takes flights without an outcome; whether there were any."""
+        failed = [flight for flight in self._flights if flight.task.done() and flight.task.exception() is not None]
+        for flight in failed:
+            self._flights.remove(flight)
+            try:
+                flight.task.result()
+            except KnobsChanged as changed:
+                for name in changed.names:
+                    self._parts.told(f"{name} was changed by someone else on {flight.server}: the search lets go of it")
+                    self._tuning.release(name)
+                    write_event(self._log, Released(name))
+            except ConditionsChanged as changed:
+                self._parts.told(f"an evaluation is discarded: {changed.change.words}, on {flight.server}")
+                self._discarded[flight.server] += 1
+                if self._discarded[flight.server] >= MOST_CHANGES:
+                    self._servers.remove(flight.server)
+                    self._parts.told(f"the conditions of {flight.server} go on changing; it takes no more evaluations")
+            except WorkerGone as gone:
+                self._parts.told(f"an evaluation is lost: {gone.message}")
+                self._waiting[flight.server] = asyncio.ensure_future(self._is_back(flight.server))
+            except UnitFailed as problem:
+                self._servers.remove(flight.server)
+                self._parts.told(f"{problem.message}; {flight.server} takes no more evaluations")
+        return bool(failed)
+
+    def _begin(self) -> None:
+        """Gives every idle server an evaluation that the search asks for, or will ask for."""
+        busy = {flight.server for flight in self._flights if not flight.task.done()}
+        idle = [server for server in self._servers if server not in busy and server not in self._waiting]
+        if not self._servers:
+            raise Stopped("no worker is left", "start workers, then `pgtop-tune tune --resume`")
+        for wanted in self._ahead(len(self._flights) + len(idle)) if idle else ():
+            server = idle.pop(0)
+            self._parts.told(f"{evaluation_line(wanted)}, on {server}")
+            task = asyncio.ensure_future(self._parts.measure(server, wanted))
+            self._flights.append(_Flight(server, _asked(wanted), task))
+            if not idle:
+                return
+
+    def _ahead(self, most: int) -> Iterator[Evaluation]:
+        """Evaluations that are not under way, of the next ones that the search will probably ask for."""
+        copy = Tuning.replay(self._plan, self._tuning.events, self._allowed)
+        unused = list(self._flights)
+        for _ in range(most):
+            wanted = copy.next()
+            if isinstance(wanted, Result):
+                return
+            flight = next((each for each in unused if each.asked == _asked(wanted)), None)
+            if flight is None:
+                yield wanted
+            else:
+                unused.remove(flight)
+            copy.tell(self._probable(wanted, flight))
+
+    def _probable(self, wanted: Evaluation, flight: _Flight | None) -> Outcome:
+        """The outcome where it is known; else what the same question gave before, or no effect."""
+        if flight is not None and flight.task.done():
+            return flight.task.result()
+        tried = [each.outcome for each in self._tuning.tried if not each.outcome.stopped]
+        alike = [
+            each.outcome.effect
+            for each in self._tuning.tried
+            if _asked(each.evaluation) == _asked(wanted) and each.outcome.effect is not None
+        ]
+        figures = tried[-1].figures if tried else {each.figure: each.most or each.least or 0.0 for each in self._limits}
+        return Outcome(effect=fmean(alike) if alike else 0.0, figures=figures, against_figures=figures)
+
+    @property
+    def _limits(self) -> Sequence[Constraint]:
+        return self._plan.constraints
+
+    async def _any_news(self) -> None:
+        """Until a flight has landed, or a worker has come back or is given up."""
+        running = [flight.task for flight in self._flights if not flight.task.done()]
+        await asyncio.wait([*running, *self._waiting.values()], timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+        for server in [server for server, task in self._waiting.items() if task.done()]:
+            if not self._waiting.pop(server).result():
+                self._servers.remove(server)
+                self._parts.told(f"the worker of {server} has not come back: the others take its evaluations")
+
+    async def _is_back(self, server: str) -> bool:
+        deadline_s = time.monotonic() + _BACK_S
+        while time.monotonic() < deadline_s:
+            if server in await self._parts.servers():
+                return True
+            await asyncio.sleep(_LOOK_S)
+        return False
+
+    async def _stopped(self) -> None:
+        """Ends what is under way."""
+        tasks = [*(flight.task for flight in self._flights), *self._waiting.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _asked(wanted: Evaluation) -> _Asked:
+    return wanted.phase, wanted.candidate, wanted.against
+
 
 _LOAD_S: Final = 600.0
 """A load that has stopped is waited for so long."""

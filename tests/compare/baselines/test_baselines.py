@@ -14,8 +14,7 @@ from pgtop_tune.base import paths
 from pgtop_tune.base.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.compare.baselines import baselines
 from pgtop_tune.compare.baselines.baselines import Kept, changes
-from pgtop_tune.compare.comparison import compare
-from pgtop_tune.compare.condition import ConditionOutcome, judge, parse_condition
+from pgtop_tune.compare.comparison import ConditionOutcome, compare, judge, parse_condition
 from pgtop_tune.compare.sides.opening import open_material
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample, RunState

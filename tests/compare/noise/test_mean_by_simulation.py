@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pgtop_tune.compare.noise.cells import mean_half, more_runs
-from pgtop_tune.compare.statistics.effect import RunSpread, spread_of
-from pgtop_tune.compare.statistics.runs import run_noise
+from pgtop_tune.compare.statistics.effect import RunSpread, run_noise, spread_of
 
 SERIES = 3000
 WITHIN_SD = 0.005

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.compare.noise import store
-from pgtop_tune.compare.noise.fingerprint import LoadFingerprint
-from pgtop_tune.compare.noise.store import (
+from pgtop_tune.compare.noise import cells as store
+from pgtop_tune.compare.noise.cells import (
+    LoadFingerprint,
     NoiseFloor,
     NoiseGroup,
     group_of,

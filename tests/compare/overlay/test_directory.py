@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import RecordingProblem
-from pgtop_tune.compare.overlay.curves import OverlayCurves
-from pgtop_tune.compare.overlay.directory import OverlayDirectory
+from pgtop_tune.compare.overlay.curves import OverlayCurves, OverlayDirectory
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample, LatencySecond
 from pgtop_tune.model.frame import Frame

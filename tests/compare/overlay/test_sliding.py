@@ -7,9 +7,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.compare.overlay.curves import Curve, OverlayCurves, OverlayRun, against_baseline
+from pgtop_tune.compare.overlay.curves import (
+    DAY_MS,
+    AgoOverlay,
+    ClockOverlay,
+    Curve,
+    OverlayCurves,
+    OverlayRun,
+    against_baseline,
+)
 from pgtop_tune.compare.overlay.reading import baseline_of
-from pgtop_tune.compare.overlay.sliding import DAY_MS, AgoOverlay, ClockOverlay
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from pgtop_tune.compare.statistics.blocked import in_blocks, server_effects
+from pgtop_tune.compare.statistics.switchback import in_blocks, server_effects
 
 
 def by_least_squares(a: list[tuple[str, float]], b: list[tuple[str, float]]) -> tuple[float, float, float, int]:

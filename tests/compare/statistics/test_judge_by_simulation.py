@@ -15,10 +15,9 @@ import pytest
 from msgspec import Struct
 
 from pgtop_tune.compare.statistics.before_after import CLAIMS, LOOKS, Look, Second, Told, difference, tell
-from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.statistics.runs import run_noise, runs_effect
+from pgtop_tune.compare.statistics.effect import Verdict, run_noise, runs_effect
 from pgtop_tune.compare.statistics.switchback import MOST_PAIRS, Paired, PairedVerdict, decide
-from pgtop_tune.experiment.switchback.blocks import QUICK, Arm, Block, Pair, lengths
+from pgtop_tune.experiment.switchback.arms import QUICK, Arm, Block, Pair, lengths
 from pgtop_tune.experiment.switchback.switchback import at_once
 from tests.support.noises import LATENCIES, NOISES, Floats, latencies, sample
 

@@ -9,8 +9,18 @@ from statistics import fmean, variance
 import pytest
 from scipy import stats
 
-from pgtop_tune.compare.statistics.effect import WRONG, Effect, RunSpread, Verdict, certain_together, verdict
-from pgtop_tune.compare.statistics.runs import half_width, run_noise, runs_effect, runs_needed
+from pgtop_tune.compare.statistics.effect import (
+    WRONG,
+    Effect,
+    RunSpread,
+    Verdict,
+    certain_together,
+    half_width,
+    run_noise,
+    runs_effect,
+    runs_needed,
+    verdict,
+)
 
 
 def of_runs(a: list[float], b: list[float], *, foreseen: bool = True) -> Effect:

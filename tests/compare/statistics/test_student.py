@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pgtop_tune.compare.statistics.student import t_probability, t_quantile
+from pgtop_tune.compare.statistics.effect import t_probability, t_quantile
 
 DEGREES = st.one_of(st.integers(1, 2000), st.floats(0.5, 200.0))
 

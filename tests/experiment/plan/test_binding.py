@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.experiment.plan.estimate import estimate, refusals
-from pgtop_tune.experiment.plan.model import BoundPlan
-from pgtop_tune.experiment.plan.reviewed import check_reviewed, keep_reviewed, plan_hash
+from pgtop_tune.experiment.plan.bind import check_reviewed, keep_reviewed, plan_hash
+from pgtop_tune.experiment.plan.model import BoundPlan, estimate, refusals
 from pgtop_tune.model.absence import Reason, Unavailable
 from tests.support.plans import GB, bound_text, setting, view
 

@@ -8,8 +8,17 @@ import pytest
 from msgspec import to_builtins
 
 from pgtop_tune.base.errors import JournalProblem
-from pgtop_tune.experiment.plan.log import FILE, ExperimentLog, complete, entries, is_running, read_entries
-from pgtop_tune.experiment.plan.results import CellResult, MadeData, outcome_of
+from pgtop_tune.experiment.plan.results import (
+    FILE,
+    CellResult,
+    ExperimentLog,
+    MadeData,
+    complete,
+    entries,
+    is_running,
+    outcome_of,
+    read_entries,
+)
 from tests.support.plans import bound_text
 
 

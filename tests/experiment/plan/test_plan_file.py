@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.experiment.plan.plan_file import (
     KEYS,
+    line_numbers,
     parse_plan,
     plan_path,
     read_plan,
     shipped_plans,
 )
-from pgtop_tune.experiment.plan.plan_lines import line_numbers
 
 
 def refused(text: str) -> str:

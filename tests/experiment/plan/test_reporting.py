@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.compare.reports.html import html
 from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.reports.written import report_markdown, text
+from pgtop_tune.compare.reports.written import html, report_markdown, text
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.attribution import Surroundings
 from pgtop_tune.experiment.plan.judging import judgements
-from pgtop_tune.experiment.plan.meanwhile import changes_between
 from pgtop_tune.experiment.plan.model import BoundPlan
 from pgtop_tune.experiment.plan.report import chapters
 from pgtop_tune.experiment.plan.results import CellResult, MadeData, Outcome
+from pgtop_tune.experiment.plan.run import changes_between
 from pgtop_tune.experiment.plan.status import plan_lines, status_lines
 from tests.support.plans import bound_text, outcome
 

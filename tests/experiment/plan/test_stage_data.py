@@ -18,12 +18,10 @@ from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import LoadRun
-from pgtop_tune.experiment.plan.log import ExperimentLog, read_entries
-from pgtop_tune.experiment.plan.parts import ExperimentParts
-from pgtop_tune.experiment.plan.results import Outcome, outcome_of
-from pgtop_tune.experiment.plan.stage_data import StageData, made_here
-from pgtop_tune.experiment.surroundings_meter import SurroundingsMeter
+from pgtop_tune.experiment.plan.results import ExperimentLog, Outcome, outcome_of, read_entries
+from pgtop_tune.experiment.plan.run import ExperimentParts, StageData, made_here
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
 from pgtop_tune.runtime.run_frames import FrameKeeper

@@ -15,13 +15,11 @@ from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
+from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import LoadRun
-from pgtop_tune.experiment.plan.log import ExperimentLog, read_entries
 from pgtop_tune.experiment.plan.model import Arm, BoundPlan
-from pgtop_tune.experiment.plan.parts import ExperimentParts, Stopped
-from pgtop_tune.experiment.plan.results import Outcome, outcome_of
-from pgtop_tune.experiment.plan.run import SPARE_BYTES, ExperimentRun
-from pgtop_tune.experiment.surroundings_meter import SurroundingsMeter
+from pgtop_tune.experiment.plan.results import ExperimentLog, Outcome, outcome_of, read_entries
+from pgtop_tune.experiment.plan.run import SPARE_BYTES, ExperimentParts, ExperimentRun, Stopped
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.support.plans import bound_text
 

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError
-from pgtop_tune.experiment.switchback.arms import Rival
-from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-from pgtop_tune.experiment.switchback.blocks import Arm
+from pgtop_tune.experiment.switchback.arms import Arm, Rival
+from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OwnCycles
 from pgtop_tune.experiment.switchback.state import SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
-from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.model.absence import NOT_RECORDED
 from pgtop_tune.model.bench import BenchProgress, RunState
 from pgtop_tune.model.frame import Frame

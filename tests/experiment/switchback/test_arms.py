@@ -16,8 +16,7 @@ from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.experiment.switchback.arms import Arms, Rival, as_shown, resolved
-from pgtop_tune.experiment.switchback.blocks import Arm
+from pgtop_tune.experiment.switchback.arms import Arm, Arms, Rival, as_shown, resolved
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.support.frames import parameter

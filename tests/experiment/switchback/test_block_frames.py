@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from pgtop_tune.experiment.switchback.arms import Arm
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-from pgtop_tune.experiment.switchback.blocks import Arm
 from pgtop_tune.metrics.percentiles import ascending, bucket_counts
 from pgtop_tune.model.bench import LatencySecond, RunState
 from pgtop_tune.model.frame import Frame

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.statistics.switchback import PairedVerdict
-from pgtop_tune.experiment.switchback.blocks import Arm, Block, Pair, lengths, longer, orders
+from pgtop_tune.experiment.switchback.arms import Arm, Block, Pair, lengths, longer, orders
 from pgtop_tune.experiment.switchback.evaluation import evaluate
 from pgtop_tune.experiment.switchback.words import as_markdown, as_text
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_counts

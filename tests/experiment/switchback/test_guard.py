@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, TPS
-from pgtop_tune.experiment.switchback.blocks import Arm, Block
+from pgtop_tune.experiment.switchback.arms import Arm, Block
 from pgtop_tune.experiment.switchback.switchback import collapsed, harm
 from tests.experiment.switchback.test_evaluation import block
 

@@ -15,8 +15,7 @@ from pgtop_tune.experiment.switchback.plans import (
     plan_remarks,
     plan_verdict,
 )
-from pgtop_tune.experiment.switchback.record import as_json
-from pgtop_tune.experiment.switchback.state import Ending, SwitchbackState
+from pgtop_tune.experiment.switchback.state import Ending, SwitchbackState, as_json
 from pgtop_tune.experiment.switchback.words import headline, markdown, text
 from pgtop_tune.model.backend_action import PlanRisk
 from pgtop_tune.model.statement_plan import PlannedBy, PlanShape, StatementPlan, StatementToPlan

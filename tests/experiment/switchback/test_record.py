@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.experiment.switchback.record import FORMAT, trials_of
+from pgtop_tune.experiment.switchback.state import FORMAT, trials_of
 
 RECORD = {
     "format": FORMAT, "ending": "better", "server": "db1:5432", "load": "tpcb-like -c 8", "parameters": [

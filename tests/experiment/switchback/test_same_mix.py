@@ -11,11 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.statement_rows import SAME_MIX
-from pgtop_tune.experiment.switchback.arms import Rival
+from pgtop_tune.experiment.switchback.arms import Arm, Block, Pair, Rival, orders
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-from pgtop_tune.experiment.switchback.blocks import Arm, Block, Pair, orders
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate
-from pgtop_tune.experiment.switchback.same_mix import why_no_mix
+from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate, why_no_mix
 from pgtop_tune.experiment.switchback.words import as_markdown, as_text
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.compare.statistics.switchback import Paired, decide
-from pgtop_tune.experiment.switchback.arms import Rival
-from pgtop_tune.experiment.switchback.blocks import Arm, Lengths
+from pgtop_tune.experiment.switchback.arms import Arm, Lengths, Rival
 from pgtop_tune.experiment.switchback.separate_blocks import SeparateBlocks, SeparatePlan
 from pgtop_tune.experiment.switchback.state import Ending, SwitchbackState
 from pgtop_tune.model.bench import RunState

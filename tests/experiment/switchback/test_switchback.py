@@ -10,10 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem
-from pgtop_tune.experiment.switchback.arms import Rival
-from pgtop_tune.experiment.switchback.blocks import Arm
+from pgtop_tune.experiment.switchback.arms import Arm, Rival
+from pgtop_tune.experiment.switchback.block_frames import OwnCycles
 from pgtop_tune.experiment.switchback.state import Ending, Phase
-from pgtop_tune.experiment.switchback.whole_cycles import OwnCycles
 from pgtop_tune.experiment.switchback.words import Narrator, headline, text
 from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
 from pgtop_tune.model.bench import RunState

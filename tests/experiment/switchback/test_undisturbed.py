@@ -6,7 +6,7 @@ import pytest
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.experiment.switchback.undisturbed import check_nothing_pending
+from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from tests.support.screens import ScriptedParameters
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
-from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
+from pgtop_tune.experiment.workers.run import UnitFailed, WorkerGone
 
 distributed: Any = pytest.importorskip("distributed")
 MADE = "pgtop_tune.experiment.workers.dask_workers.run_unit"

@@ -10,15 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.reports.written import report_markdown
+from pgtop_tune.experiment.plan.bind import plan_hash
 from pgtop_tune.experiment.plan.judging import judgements, results_by_arm
-from pgtop_tune.experiment.plan.log import ExperimentLog, read_entries
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
-from pgtop_tune.experiment.plan.parts import Stopped
 from pgtop_tune.experiment.plan.report import chapters
-from pgtop_tune.experiment.plan.results import CellResult, Outcome, outcome_of
-from pgtop_tune.experiment.plan.reviewed import plan_hash
-from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
-from pgtop_tune.experiment.workers.run import CellOnServer, Distribution, RunOnServers
+from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, Outcome, outcome_of, read_entries
+from pgtop_tune.experiment.plan.run import Stopped
+from pgtop_tune.experiment.workers.run import CellOnServer, Distribution, RunOnServers, UnitFailed, WorkerGone
 from pgtop_tune.model.run_json import plain
 from tests.support.plans import bound_text
 

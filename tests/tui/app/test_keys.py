@@ -10,7 +10,7 @@ from textual.command import CommandPalette
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.compare.overlay.directory import OverlayDirectory
+from pgtop_tune.compare.overlay.curves import OverlayDirectory
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.ports import Landmark, Step
 from pgtop_tune.tui.actions import ACTIONS

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.switchback.blocks import Arm, Block, Pair
+from pgtop_tune.experiment.switchback.arms import Arm, Block, Pair
 from pgtop_tune.tuning.on_server.conditions import Conditions
 from pgtop_tune.tuning.search import Evaluation, Phase
 

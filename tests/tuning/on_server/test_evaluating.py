@@ -9,14 +9,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.switchback.blocks import Lengths
+from pgtop_tune.experiment.switchback.arms import Lengths
 from pgtop_tune.experiment.switchback.state import Ending, SwitchbackState
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tuning.on_server.evaluating import Disturbed, Evaluator, KnobsChanged
-from pgtop_tune.tuning.on_server.evaluating_parts import CurrentBlocks, EvaluatingParts, HeldLoad
+from pgtop_tune.tuning.on_server.evaluating import (
+    CurrentBlocks,
+    Disturbed,
+    EvaluatingParts,
+    Evaluator,
+    HeldLoad,
+    KnobsChanged,
+)
 from pgtop_tune.tuning.on_server.objective import objective
+from pgtop_tune.tuning.plan import Dimension, Space
 from pgtop_tune.tuning.search import Evaluation, Phase
-from pgtop_tune.tuning.space import Dimension, Space
 from tests.support.plans import parameter
 
 SPACE = Space(tuple(Dimension(name=name, levels=("4MB", "8MB"), start=0) for name in ("work_mem", "temp_buffers")))

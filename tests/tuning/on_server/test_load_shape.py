@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgtop_tune.tuning.on_server.load_shape import LOOKS, LoadShape, change_of
+from pgtop_tune.tuning.on_server.conditions import LOOKS, LoadShape, change_of
 
 BEFORE = LoadShape(1000.0, {"CPU": 0.5, "IO:WalSync": 0.4, "Lock:transactionid": 0.1})
 

@@ -13,9 +13,8 @@ from pgtop_tune.changes.machine.one_change import checked
 from pgtop_tune.host.system_settings import settings
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
-from pgtop_tune.tuning.on_server.knob_space import wanted_knobs
-from pgtop_tune.tuning.on_server.machine_space import machine_space
-from pgtop_tune.tuning.space import KnobSpace
+from pgtop_tune.tuning.on_server.knob_space import machine_space, wanted_knobs
+from pgtop_tune.tuning.plan import KnobSpace
 from tests.support.plans import parameter, setting
 
 GB = 2.0**30

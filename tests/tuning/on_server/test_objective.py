@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.experiment.switchback.blocks import Arm, Block
+from pgtop_tune.experiment.switchback.arms import Arm, Block
 from pgtop_tune.tuning.on_server.objective import BY_NAME, constraint, objective
 
 

@@ -13,25 +13,28 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, ServerProblem, UsageProblem
-from pgtop_tune.compare.reports.html import html
-from pgtop_tune.compare.reports.written import report_markdown
-from pgtop_tune.experiment.plan.log import FILE, ExperimentLog
-from pgtop_tune.experiment.plan.parts import Stopped
-from pgtop_tune.experiment.switchback.blocks import Arm
+from pgtop_tune.compare.reports.written import html, report_markdown
+from pgtop_tune.experiment.plan.results import FILE, ExperimentLog
+from pgtop_tune.experiment.plan.run import Stopped
+from pgtop_tune.experiment.switchback.arms import Arm
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, Disturbed, KnobsChanged
 from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first, write_result
-from pgtop_tune.tuning.on_server.report import tuning_chapters
+from pgtop_tune.tuning.on_server.report import (
+    ShownTuning,
+    evaluation_line,
+    next_line,
+    outcome_line,
+    result_lines,
+    status_lines,
+    tuning_chapters,
+)
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun
-from pgtop_tune.tuning.on_server.shown import ShownTuning
-from pgtop_tune.tuning.on_server.words import evaluation_line, next_line, outcome_line, result_lines, status_lines
-from pgtop_tune.tuning.plan import TuningPlan
-from pgtop_tune.tuning.protocol import Tuning
-from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.plan import Dimension, Space, TuningPlan
+from pgtop_tune.tuning.protocol import Ending, Result, Tuning
 from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
-from pgtop_tune.tuning.space import Dimension, Space
 
 LEVELS = ("1MB", "2MB", "4MB", "8MB", "16MB")
 PLAN = TuningPlan(
@@ -173,7 +176,7 @@ def test_a_load_that_cannot_be_measured_with_the_setting_of_before_ends_the_sear
 
 
 def test_a_server_that_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.tuning.on_server.attempts._AGAIN_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.tuning.on_server.evaluating._AGAIN_S", 0.0)
     begun(tmp_path)
     made, asked = Made(), []
 

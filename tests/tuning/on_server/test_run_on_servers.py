@@ -10,18 +10,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.plan.log import ExperimentLog
-from pgtop_tune.experiment.plan.parts import Stopped
-from pgtop_tune.experiment.workers.ports import UnitFailed, WorkerGone
+from pgtop_tune.experiment.plan.results import ExperimentLog
+from pgtop_tune.experiment.plan.run import Stopped
+from pgtop_tune.experiment.workers.run import UnitFailed, WorkerGone
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first
-from pgtop_tune.tuning.on_server.run_on_servers import ServersParts, TuningOnServers
-from pgtop_tune.tuning.plan import Constraint, TuningPlan
-from pgtop_tune.tuning.result import Ending, Result
+from pgtop_tune.tuning.on_server.run import ServersParts, TuningOnServers
+from pgtop_tune.tuning.plan import Constraint, Dimension, Space, TuningPlan
+from pgtop_tune.tuning.protocol import Ending, Result
 from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
-from pgtop_tune.tuning.space import Dimension, Space
 
 LEVELS = ("1MB", "2MB", "4MB", "8MB", "16MB")
 PLAN = TuningPlan(
@@ -133,7 +132,7 @@ def test_what_was_told_is_resumed_and_asks_no_question_twice(tmp_path: Path) -> 
 def test_a_worker_that_ends_costs_its_evaluation_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.tuning.on_server.run_on_servers._BACK_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.tuning.on_server.run._BACK_S", 0.0)
     servers, told = Servers("a", "b"), list[str]()
 
     def ends(server: str, wanted: Evaluation) -> None:

@@ -7,8 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import RecordingProblem
@@ -38,7 +39,7 @@ from pgtop_tune.compare.sides.material import (
 )
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
-from pgtop_tune.model.bench import LoadSpec, RunState
+from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, RunVerdict
 from pgtop_tune.model.setup import MachineSetup
@@ -51,8 +52,122 @@ _CGROUP: Final = codec_for(CgroupSample)
 _MOST_FILES: Final = 2_000
 _MOST_SECONDS: Final = 1_000_000
 _HISTOGRAM: Final = re.compile(r"\d{1,13}:[1-9]\d{0,11}(?: \d{1,13}:[1-9]\d{0,11})*")
-_LONGEST_NUMBER: Final = 15
-_TOO_MUCH: Final = 1e18
+Number = Annotated[float, Meta(gt=-1e18, lt=1e18)]
+"""Neither infinite nor absurdly large."""
+
+
+class _Script(Struct, frozen=True):
+    name: str = ""
+    sha256: str = ""
+
+
+class _Line(Struct, frozen=True):
+    elapsed_s: Number
+    tps: Number
+    latency_ms: Number | None = None
+    failed: Number = 0.0
+
+
+class _Latencies(Struct, frozen=True):
+    p50_ms: Number | None = None
+    p95_ms: Number | None = None
+    p99_ms: Number | None = None
+    mean_ms: Number = 0.0
+    max_ms: Number = 0.0
+    logged: Number = 0.0
+    histogram: str = ""
+
+
+class _Doubt(Struct, frozen=True):
+    id: str
+    verdict: str
+    reason: str
+    advice: str = ""
+
+
+class _Validity(Struct, frozen=True):
+    valid: bool = False
+    partial: bool | None = None
+    doubts: tuple[_Doubt, ...] = ()
+
+
+class _Facts(Struct, frozen=True):
+    scale: int | None = None
+    builtin: str = ""
+
+
+class _Host(Struct, frozen=True):
+    hostname: str = ""
+    boot_id: str = ""
+    kernel: str = ""
+    cpu_count: int | None = None
+    memory_bytes: int | None = None
+    setup: Any = None
+    cgroup: Any = None
+
+
+class _Server(Struct, frozen=True):
+    version: str = ""
+    endpoint: str = ""
+    database: str = ""
+    user: str = ""
+    system_identifier: str | None = None
+    started_ms: int | None = None
+    build: str = ""
+    extensions: tuple[str, ...] = ()
+    settings: dict[str, str] = {}
+    set_by: dict[str, str] = {}
+
+
+class RunRecord(Struct, frozen=True):
+    """A `model.run_result.RunResult` as its record has it (`model.run_json`); older ones lack some of it."""
+
+    endpoint: str = ""
+    configuration: str = ""
+    profile: str = ""
+    spec: LoadSpec = LoadSpec()
+    command: str = ""
+    pgbench_version: str = ""
+    state: str = ""
+    message: str = ""
+    started_ms: Number = 0.0
+    ended_ms: Number = 0.0
+    tps: Number | None = None
+    latency_average_ms: Number | None = None
+    latency_stddev_ms: Number | None = None
+    connection_ms: Number | None = None
+    processed: Number | None = None
+    failed: Number | None = None
+    scripts: tuple[_Script, ...] = ()
+    report: BenchReport | None = None
+    percentiles: _Latencies | None = None
+    by_second: dict[Annotated[int, Meta(ge=0, lt=10**15)], _Latencies] = {}
+    progress: tuple[_Line, ...] = ()
+    validity: _Validity = _Validity()
+    facts: _Facts = _Facts()
+    host: _Host = _Host()
+    server: _Server = _Server()
+    stderr: str = ""
+    machine: str = ""
+
+
+class _MadeRecord(Struct, frozen=True):
+    """What `bench init --format json` wrote."""
+
+    title: str = ""
+    dataset: str = ""
+    steps_s: dict[str, Number] = {}
+    total_s: Number | None = None
+
+
+T = TypeVar("T")
+
+
+def _converted(record: object, kind: type[T]) -> T:
+    try:
+        return convert(record, kind, str_keys=True)
+    except (ValidationError, OverflowError) as problem:
+        raise RecordingProblem(f"the record of a run has another shape: {problem}") from None
 
 
 def is_record(begin: bytes) -> bool:
@@ -105,11 +220,11 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
         raise RecordingProblem(f"{path}: JSON nested without end") from None
     except ValueError as problem:
         raise RecordingProblem(f"{path} is not JSON ({problem})", "bench run --out DIR writes records") from None
-    record = _object(parsed)
-    if record.get("format") in (FORMAT, INIT_FORMAT):
-        return [record]
-    if record.get("format") == SERIES:
-        return [_object(each) for each in _list(record.get("runs"))]
+    kind = parsed.get("format") if type(parsed) is dict else None
+    if kind in (FORMAT, INIT_FORMAT):
+        return [parsed]
+    if kind == SERIES:
+        return _converted(parsed.get("runs", []), list[Mapping[str, Any]])
     raise RecordingProblem(
         f"{path} is not the record of a run",
         f'its "format" would be "{FORMAT}" or "{SERIES}"; newer formats are not supported',
@@ -122,14 +237,14 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
     Raises:
         RecordingProblem: One of them has not the shape of a record.
     """
-    made = tuple(_made(record) for record in records if record.get("format") == INIT_FORMAT)
-    records = [record for record in records if record.get("format") != INIT_FORMAT]
-    runs = sorted((_run(record) for record in records), key=lambda run: run.began_ms)
+    made = [_converted(record, _MadeRecord) for record in records if record.get("format") == INIT_FORMAT]
+    read = [_converted(record, RunRecord) for record in records if record.get("format") != INIT_FORMAT]
+    runs = sorted(map(_run, read), key=lambda run: run.began_ms)
     for dimension in ("endpoint", "configuration"):
-        if len({_text(record.get(dimension)) for record in records}) < 2:
+        if len({getattr(record, dimension) for record in read}) < 2:
             runs = [replace(run, key=replace(run.key, **{dimension: ""})) for run in runs]
     facts: dict[tuple[str, str], Fact] = {}
-    for record in records:
+    for record in read:
         for fact in _facts(record):
             known = facts.get((fact.group, fact.name))
             if known is None or known.value == fact.value:
@@ -137,7 +252,7 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
             elif fact.value not in known.value.split(", "):
                 facts[fact.group, fact.name] = replace(known, value=f"{known.value}, {fact.value}")
     began_ms = min(run.began_ms for run in runs)
-    ended_ms = max((_number(record.get("ended_ms")) or 0.0 for record in records), default=0.0)
+    ended_ms = max((record.ended_ms for record in read), default=0.0)
     return Material(
         name=name,
         began_ms=began_ms,
@@ -146,278 +261,175 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
         facts=in_order(facts.values()),
         problems=problems,
         all_parameters=False,
-        made=made,
+        made=tuple(map(_made, made)),
     )
 
 
-def _made(record: Mapping[str, Any]) -> DatasetMade:
-    steps = [*_object(record.get("steps_s")).items(), ("total", record.get("total_s"))]
-    known = ((name, _number(seconds)) for name, seconds in steps)
-    title = _text(record.get("title")) or _text(record.get("dataset"))
-    return DatasetMade(title, tuple((name, seconds) for name, seconds in known if seconds is not None))
+def _made(record: _MadeRecord) -> DatasetMade:
+    steps = (*record.steps_s.items(), *(() if record.total_s is None else (("total", record.total_s),)))
+    return DatasetMade(record.title or record.dataset, steps)
 
 
-def _run(record: Mapping[str, Any]) -> ComparedRun:
+def _run(record: RunRecord) -> ComparedRun:
     gathered = Gathered()
     elapsed_s = 0.0
-    for each in _list(record.get("progress"))[:_MOST_SECONDS]:
-        line = _object(each)
-        at_s, tps, latency_ms = (_number(line.get(key)) for key in ("elapsed_s", "tps", "latency_ms"))
-        if at_s is None or tps is None or not elapsed_s < at_s <= _MOST_SECONDS:
+    for line in record.progress[:_MOST_SECONDS]:
+        if not elapsed_s < line.elapsed_s <= _MOST_SECONDS:
             continue
-        done = tps * (at_s - elapsed_s)
-        gathered.add(TPS, elapsed_s, done, at_s - elapsed_s)
-        if latency_ms is not None:
-            gathered.add(LATENCY, elapsed_s, latency_ms * done, done)
-        failed = _number(line.get("failed")) or 0.0
-        gathered.add(FAILED, elapsed_s, 100.0 * failed, done + failed)
-        elapsed_s = at_s
+        seconds = line.elapsed_s - elapsed_s
+        done = line.tps * seconds
+        gathered.add(TPS, elapsed_s, done, seconds)
+        if line.latency_ms is not None:
+            gathered.add(LATENCY, elapsed_s, line.latency_ms * done, done)
+        gathered.add(FAILED, elapsed_s, 100.0 * line.failed, done + line.failed)
+        elapsed_s = line.elapsed_s
     exact = _take_latencies(gathered, record)
     steps = [part / whole for part, whole in gathered.sums(TPS)]
     steady = steady_state(steps) if len(steps) >= FEWEST_S else None
     summary = _summary(record)
     found = {"p50": summary.p50_ms, "p95": summary.p95_ms, "p99": summary.p99_ms}
     return ComparedRun(
-        began_ms=int(_number(record.get("started_ms")) or 0),
-        key=_key(record),
+        began_ms=int(record.started_ms),
+        key=LoadKey(
+            name=record.profile or " ".join(script.name for script in record.scripts) or "scripts",
+            clients=record.spec.clients,
+            rate_per_s=record.spec.rate_per_s,
+            protocol=record.spec.protocol,
+            connect_per_transaction=record.spec.connect_per_transaction,
+            endpoint=record.endpoint,
+            configuration=record.configuration,
+        ),
         gathered=gathered,
         seconds=elapsed_s,
         warm_up_s=0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s,
         steady=None if steady is None else steady.steady,
         steady_words="" if steady is None else steady.reason,
         whole={} if exact else {figure: value for figure, value in found.items() if value is not None},
-        doubts=tuple(_doubts(record)),
+        doubts=tuple(_doubts(record.validity)),
         summary=summary,
-        spec=_spec(record),
-        scripts=tuple(
-            digest for each in _list(record.get("scripts")) if (digest := _text(_object(each).get("sha256")))
-        ),
+        spec=replace(record.spec, profile=record.profile) if record.profile else None,
+        scripts=tuple(script.sha256 for script in record.scripts if script.sha256),
     )
 
 
-def _take_latencies(gathered: Gathered, record: Mapping[str, Any]) -> bool:
+def _take_latencies(gathered: Gathered, record: RunRecord) -> bool:
     """Of each second its histogram; of an older record, which has none, its percentiles by how many were logged.
 
     Returns:
         Whether there are histograms.
     """
     exact = False
-    seconds = {
-        at: _object(each)
-        for key, each in _object(record.get("by_second")).items()
-        if (at := _number(key, text=True)) is not None
-    }
-    began_s = min(seconds, default=0.0)
-    for at_s, second in sorted(seconds.items())[:_MOST_SECONDS]:
-        logged = _number(second.get("logged")) or 0.0
-        if (histogram := _histogram(second)) is not None:
-            if at_s - began_s <= _MOST_SECONDS:
-                gathered.add_latencies(at_s - began_s, histogram)
-                exact = True
+    began_s = min(record.by_second, default=0)
+    for at_s, second in sorted(record.by_second.items())[:_MOST_SECONDS]:
+        if at_s - began_s > _MOST_SECONDS:
+            continue
+        if _HISTOGRAM.fullmatch(second.histogram):
+            gathered.add_latencies(at_s - began_s, _histogram(second))
+            exact = True
             continue
         for figure in PERCENTILES:
-            value = _number(second.get(f"{figure.id}_ms"))
-            if value is not None and logged > 0 and at_s - began_s <= _MOST_SECONDS:
-                gathered.add(figure.id, at_s - began_s, value * logged, logged)
+            value: float | None = getattr(second, f"{figure.id}_ms")
+            if value is not None and second.logged > 0:
+                gathered.add(figure.id, at_s - began_s, value * second.logged, second.logged)
     return exact
 
 
-def _histogram(second: Mapping[str, Any]) -> Merged | None:
-    text = _text(second.get("histogram"))
-    if not _HISTOGRAM.fullmatch(text):
-        return None
+def _histogram(second: _Latencies) -> Merged:
     counts: Counter[int] = Counter()
-    for bucket in text.split(" "):
+    for bucket in second.histogram.split(" "):
         low_us, _, count = bucket.partition(":")
         counts[bucket_of(int(low_us))] += int(count)
     logged = counts.total()
-    mean_ms, max_ms = _number(second.get("mean_ms")) or 0.0, _number(second.get("max_ms")) or 0.0
     return Merged(
-        logged=logged, sum_us=round(mean_ms * 1000.0 * logged), max_us=round(max_ms * 1000.0), buckets=ascending(counts)
+        logged=logged,
+        sum_us=round(second.mean_ms * 1000.0 * logged),
+        max_us=round(second.max_ms * 1000.0),
+        buckets=ascending(counts),
     )
 
 
-def _key(record: Mapping[str, Any]) -> LoadKey:
-    spec = _object(record.get("spec"))
-    scripts = [_text(_object(each).get("name")) for each in _list(record.get("scripts"))]
-    return LoadKey(
-        name=_text(record.get("profile")) or " ".join(scripts) or "scripts",
-        clients=int(_number(spec.get("clients")) or 0),
-        rate_per_s=_number(spec.get("rate_per_s")),
-        protocol=_text(spec.get("protocol")),
-        connect_per_transaction=spec.get("connect_per_transaction") is True,
-        endpoint=_text(record.get("endpoint")),
-        configuration=_text(record.get("configuration")),
-    )
-
-
-def _spec(record: Mapping[str, Any]) -> LoadSpec | None:
-    profile, spec = _text(record.get("profile")), _object(record.get("spec"))
-    if not profile:
-        return None
-
-    def whole(name: str) -> int | None:
-        number = _number(spec.get(name))
-        return None if number is None else int(number)
-
-    return LoadSpec(
-        profile=profile,
-        clients=whole("clients") or 1,
-        threads=whole("threads") or 0,
-        duration_s=whole("duration_s"),
-        rate_per_s=_number(spec.get("rate_per_s")),
-        protocol=_text(spec.get("protocol")) or "prepared",
-        transactions=whole("transactions"),
-        latency_limit_ms=_number(spec.get("latency_limit_ms")),
-        max_tries=whole("max_tries"),
-        continue_on_error=spec.get("continue_on_error") is True,
-        connect_per_transaction=spec.get("connect_per_transaction") is True,
-        seed=whole("seed"),
-        per_statement=spec.get("per_statement") is True,
-    )
-
-
-def _summary(record: Mapping[str, Any]) -> Summary:
-    percentiles = _object(record.get("percentiles"))
-    report = _object(record.get("report"))
+def _summary(record: RunRecord) -> Summary:
+    percentiles, report = record.percentiles or _Latencies(), record.report or BenchReport()
+    scripts = (("", report.statements), *((each.name, each.statements) for each in report.scripts))
     return Summary(
         state=_state(record),
-        tps=_number(record.get("tps")),
-        latency_ms=_number(record.get("latency_average_ms")),
-        stddev_ms=_number(record.get("latency_stddev_ms")),
-        p50_ms=_number(percentiles.get("p50_ms")),
-        p95_ms=_number(percentiles.get("p95_ms")),
-        p99_ms=_number(percentiles.get("p99_ms")),
-        connect_ms=_number(record.get("connection_ms")),
-        transactions=_number(record.get("processed")),
-        failed=_number(record.get("failed")),
+        tps=record.tps,
+        latency_ms=record.latency_average_ms,
+        stddev_ms=record.latency_stddev_ms,
+        p50_ms=percentiles.p50_ms,
+        p95_ms=percentiles.p95_ms,
+        p99_ms=percentiles.p99_ms,
+        connect_ms=record.connection_ms,
+        transactions=record.processed,
+        failed=record.failed,
         message=_message(record),
-        statements=tuple(_statements(report)),
+        statements=tuple((script, each.text, each.latency_ms) for script, rows in scripts for each in rows),
     )
 
 
-def _state(record: Mapping[str, Any]) -> str:
+def _state(record: RunRecord) -> str:
     """As `Summary.state`; a run that was asked for until stopped has finished."""
-    state, partial = _text(record.get("state")), _object(record.get("validity")).get("partial")
-    if partial is True:
-        return RunState.FAILED.value if state == RunState.FAILED else RunState.STOPPED.value
-    return RunState.FINISHED.value if partial is False else state
+    if record.validity.partial:
+        return RunState.FAILED.value if record.state == RunState.FAILED else RunState.STOPPED.value
+    return record.state if record.validity.partial is None else RunState.FINISHED.value
 
 
-def _message(record: Mapping[str, Any]) -> str:
+def _message(record: RunRecord) -> str:
     """Why it failed, the first line with the clients that had a connection before."""
-    first, line_end, rest = _text(record.get("message")).partition("\n")
-    connected = connected_clients(_text(record.get("command")), _text(record.get("stderr")))
+    first, line_end, rest = record.message.partition("\n")
+    connected = connected_clients(record.command, record.stderr)
     before = f" (after {connected} clients)" if first and connected is not None else ""
     return f"{first}{before}{line_end}{rest}"
 
 
-def _statements(report: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    scripts = [{"name": "", "statements": report.get("statements")}, *_list(report.get("scripts"))]
-    for script in map(_object, scripts):
-        for statement in map(_object, _list(script.get("statements"))):
-            latency_ms = _number(statement.get("latency_ms"))
-            if latency_ms is not None:
-                yield _text(script.get("name")), _text(statement.get("text")), latency_ms
-
-
-def _doubts(record: Mapping[str, Any]) -> Iterator[Doubt]:
-    validity = _object(record.get("validity"))
-    doubts = [_object(doubt) for doubt in _list(validity.get("doubts"))]
-    if validity.get("valid") is not True and not any(doubt.get("verdict") == RunVerdict.INVALID for doubt in doubts):
+def _doubts(validity: _Validity) -> Iterator[Doubt]:
+    if not validity.valid and not any(doubt.verdict == RunVerdict.INVALID for doubt in validity.doubts):
         yield Doubt("NOT-VALID", RunVerdict.INVALID, "its record does not say that the run is valid")
-    for doubt in doubts:
-        word = _text(doubt.get("verdict"))
-        if word in tuple(RunVerdict):
-            yield Doubt(
-                id=_text(doubt.get("id")),
-                verdict=RunVerdict(word),
-                reason=_text(doubt.get("reason")),
-                advice=_text(doubt.get("advice")),
-            )
+    for doubt in validity.doubts:
+        if doubt.verdict in tuple(RunVerdict):
+            yield Doubt(id=doubt.id, verdict=RunVerdict(doubt.verdict), reason=doubt.reason, advice=doubt.advice)
 
 
-def _facts(record: Mapping[str, Any]) -> Iterator[Fact]:
-    host, server = _object(record.get("host")), _object(record.get("server"))
+def _facts(record: RunRecord) -> Iterator[Fact]:
+    host, server = record.host, record.server
+    # Of scripts from files pgbench says scale 1, whatever they run on.
+    scale = record.facts.scale if record.facts.builtin else None
+    threads = record.spec.threads if record.report is None or record.report.threads is None else record.report.threads
     rows = (
-        (MACHINE, "host name", _text(host.get("hostname")), FactKind.IDENTITY),
-        (MACHINE, "boot", _text(host.get("boot_id")), FactKind.IDENTITY),
-        (MACHINE, "kernel", _text(host.get("kernel")), FactKind.CONDITION),
-        (MACHINE, "CPUs", _whole(host.get("cpu_count")), FactKind.CONDITION),
-        (MACHINE, "memory", _bytes(host.get("memory_bytes")), FactKind.CONDITION),
-        (SERVER, "PostgreSQL", _text(server.get("version")), FactKind.CONDITION),
-        (SERVER, "endpoint", _text(server.get("endpoint")), FactKind.IDENTITY),
-        (SERVER, "database", _text(server.get("database")), FactKind.IDENTITY),
-        (SERVER, "user", _text(server.get("user")), FactKind.IDENTITY),
-        (SERVER, "system identifier", _text(server.get("system_identifier")), FactKind.IDENTITY),
-        (SERVER, "started", _whole(server.get("started_ms")), FactKind.IDENTITY),
-        (DATA, "pgbench scale", _scale(_object(record.get("facts"))), FactKind.CONDITION),
-        (LOAD, "pgbench", _text(record.get("pgbench_version")), FactKind.CONDITION),
-        (LOAD, "pgbench runs", _text(record.get("machine")) or "beside pgtop-tune", FactKind.CONDITION),
-        (LOAD, "threads", _threads(record), FactKind.CONDITION),
+        (MACHINE, "host name", host.hostname, FactKind.IDENTITY),
+        (MACHINE, "boot", host.boot_id, FactKind.IDENTITY),
+        (MACHINE, "kernel", host.kernel, FactKind.CONDITION),
+        (MACHINE, "CPUs", host.cpu_count, FactKind.CONDITION),
+        (MACHINE, "memory", None if host.memory_bytes is None else size(host.memory_bytes), FactKind.CONDITION),
+        (SERVER, "PostgreSQL", server.version, FactKind.CONDITION),
+        (SERVER, "endpoint", server.endpoint, FactKind.IDENTITY),
+        (SERVER, "database", server.database, FactKind.IDENTITY),
+        (SERVER, "user", server.user, FactKind.IDENTITY),
+        (SERVER, "system identifier", server.system_identifier, FactKind.IDENTITY),
+        (SERVER, "started", server.started_ms, FactKind.IDENTITY),
+        (DATA, "pgbench scale", scale, FactKind.CONDITION),
+        (LOAD, "pgbench", record.pgbench_version, FactKind.CONDITION),
+        (LOAD, "pgbench runs", record.machine or "beside pgtop-tune", FactKind.CONDITION),
+        (LOAD, "threads", threads, FactKind.CONDITION),
+        *((LOAD, f"script {script.name}", script.sha256[:16], FactKind.CONDITION) for script in record.scripts),
     )
-    yield from (Fact(group=group, name=name, value=value, kind=kind) for group, name, value, kind in rows if value)
-    for script in map(_object, _list(record.get("scripts"))):
-        if digest := _text(script.get("sha256")):
-            yield Fact(
-                group=LOAD, name=f"script {_text(script.get('name'))}", value=digest[:16], kind=FactKind.CONDITION
-            )
+    for group, name, value, kind in rows:
+        if value is not None and value != "":
+            yield Fact(group=group, name=name, value=str(value), kind=kind)
     yield from _setup(host)
-    if build := _text(server.get("build")):
-        extensions = ", ".join(_text(each) for each in _list(server.get("extensions")))
-        yield Fact(group=SERVER, name="build", value=build, kind=FactKind.IDENTITY)
-        yield Fact(group=SERVER, name="extensions", value=extensions or "none", kind=FactKind.SETTING)
-    settings, set_by = _object(server.get("settings")), _object(server.get("set_by"))
-    for name, value in settings.items():
-        yield from parameter_fact(name, _text(value), _text(set_by.get(name)))
+    if server.build:
+        yield Fact(group=SERVER, name="build", value=server.build, kind=FactKind.IDENTITY)
+        extensions = ", ".join(server.extensions) or "none"
+        yield Fact(group=SERVER, name="extensions", value=extensions, kind=FactKind.SETTING)
+    for name, text in server.settings.items():
+        yield from parameter_fact(name, text, server.set_by.get(name, ""))
 
 
-def _setup(host: Mapping[str, Any]) -> Iterator[Fact]:
+def _setup(host: _Host) -> Iterator[Fact]:
     """How the machine was set up; nothing in records of older versions."""
-    for name, codec, facts in (("setup", _SETUP, setup_facts), ("cgroup", _CGROUP, cgroup_facts)):
+    for part, codec, facts in ((host.setup, _SETUP, setup_facts), (host.cgroup, _CGROUP, cgroup_facts)):
         try:
-            if name in host:
-                yield from facts(codec.read(host[name]))
+            if part is not None:
+                yield from facts(codec.read(part))
         except RecordingProblem:
             continue
-
-
-def _scale(facts: Mapping[str, Any]) -> str:
-    """Of pgbench's own scripts; of others pgbench says 1, whatever they run on."""
-    return _whole(facts.get("scale")) if facts.get("builtin") else ""
-
-
-def _threads(record: Mapping[str, Any]) -> str:
-    report = _whole(_object(record.get("report")).get("threads"))
-    return report or _whole(_object(record.get("spec")).get("threads"))
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if type(value) is dict else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if type(value) is list else []
-
-
-def _text(value: Any) -> str:
-    return value if type(value) is str else ""
-
-
-def _number(value: Any, *, text: bool = False) -> float | None:
-    """A finite number that is not absurdly large."""
-    if text and type(value) is str and value.isascii() and value.isdecimal() and len(value) <= _LONGEST_NUMBER:
-        return float(value)
-    if type(value) not in (int, float) or not abs(value) < _TOO_MUCH:
-        return None
-    return float(value)
-
-
-def _whole(value: Any) -> str:
-    number = _number(value)
-    return "" if number is None else f"{number:.0f}"
-
-
-def _bytes(value: Any) -> str:
-    number = _number(value)
-    return "" if number is None else size(number)

@@ -8,7 +8,7 @@ from typing import Final
 from pgtop_tune.base import units
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.compare.sides.figures import disks_by_role
-from pgtop_tune.compare.sides.material import ComparedRun, Fact, FactKind
+from pgtop_tune.compare.sides.material import ComparedRun, Fact, FactKind, condition_fact, identity_fact, setting_fact
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
@@ -125,43 +125,26 @@ class FactsSeen:
         if len(self._footprints) == 2 and self._footprints[1].at_s > self._footprints[0].at_s:
             first, last = self._footprints
             share = 100.0 * (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
-            yield Fact(group=TOOL, name="own CPU", value=f"{share:.1f} % of a core", kind=FactKind.IDENTITY)
-            yield Fact(group=TOOL, name="own memory", value=units.size(last.rss_bytes), kind=FactKind.IDENTITY)
+            yield identity_fact(TOOL, "own CPU", f"{share:.1f} % of a core")
+            yield identity_fact(TOOL, "own memory", units.size(last.rss_bytes))
 
     def _system(self) -> Iterator[Fact]:
         if self._memory is not None and self._setup is None:
-            yield Fact(
-                group=SYSTEM,
-                name="transparent_hugepage/enabled",
-                value=self._memory.thp_mode or units.UNKNOWN,
-                kind=FactKind.SETTING,
-            )
+            yield setting_fact(SYSTEM, "transparent_hugepage/enabled", self._memory.thp_mode or units.UNKNOWN)
         if self._memory is not None:
             for pool in self._memory.huge_pages:
-                yield Fact(
-                    group=SYSTEM,
-                    name=f"huge pages of {units.size(pool.page_bytes)}",
-                    value=str(pool.total),
-                    kind=FactKind.SETTING,
-                )
+                yield setting_fact(SYSTEM, f"huge pages of {units.size(pool.page_bytes)}", str(pool.total))
         if self._numa is not None:
-            yield Fact(group=MACHINE, name="NUMA nodes", value=str(len(self._numa.nodes)), kind=FactKind.CONDITION)
+            yield condition_fact(MACHINE, "NUMA nodes", str(len(self._numa.nodes)))
         if self._frequency is not None and self._frequency.policies:
             governors = sorted({policy.governor for policy in self._frequency.policies})
-            yield Fact(group=SYSTEM, name="governor", value=", ".join(governors), kind=FactKind.SETTING)
+            yield setting_fact(SYSTEM, "governor", ", ".join(governors))
         if self._file_systems is not None:
             for each in self._file_systems.file_systems:
                 for role in each.roles:
                     if self._setup is None:
-                        yield Fact(
-                            group=MACHINE, name=f"file system of {role}", value=each.kind, kind=FactKind.CONDITION
-                        )
-                    yield Fact(
-                        group=MACHINE,
-                        name=f"room for {role}",
-                        value=units.size(each.total_bytes),
-                        kind=FactKind.IDENTITY,
-                    )
+                        yield condition_fact(MACHINE, f"file system of {role}", each.kind)
+                    yield identity_fact(MACHINE, f"room for {role}", units.size(each.total_bytes))
         if self._disks is not None:
             sample, roles = self._disks
             by_name = {disk.name: disk for disk in sample.disks}
@@ -171,42 +154,33 @@ class FactsSeen:
                     *([f"{units.number(disk.cap_iops)} IOPS"] if disk.cap_iops else []),
                     *([f"{units.size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []),
                 ]
-                yield Fact(group=MACHINE, name=f"disk of {role}", value=name, kind=FactKind.IDENTITY)
-                yield Fact(
-                    group=MACHINE,
-                    name=f"caps of the disk of {role}",
-                    value=", ".join(caps) or "none known",
-                    kind=FactKind.CONDITION,
-                )
+                yield identity_fact(MACHINE, f"disk of {role}", name)
+                yield condition_fact(MACHINE, f"caps of the disk of {role}", ", ".join(caps) or "none known")
 
 
 def machine_facts(facts: HostFacts) -> Iterator[Fact]:
     """The machine of the server."""
-    yield Fact(group=MACHINE, name="host name", value=facts.hostname, kind=FactKind.IDENTITY)
-    yield Fact(group=MACHINE, name="boot", value=facts.boot_id, kind=FactKind.IDENTITY)
-    yield Fact(group=MACHINE, name="kernel", value=facts.kernel, kind=FactKind.CONDITION)
-    yield Fact(group=MACHINE, name="CPUs", value=str(facts.cpu_count), kind=FactKind.CONDITION)
-    yield Fact(group=MACHINE, name="memory", value=units.size(facts.memory_bytes), kind=FactKind.CONDITION)
+    yield identity_fact(MACHINE, "host name", facts.hostname)
+    yield identity_fact(MACHINE, "boot", facts.boot_id)
+    yield condition_fact(MACHINE, "kernel", facts.kernel)
+    yield condition_fact(MACHINE, "CPUs", str(facts.cpu_count))
+    yield condition_fact(MACHINE, "memory", units.size(facts.memory_bytes))
 
 
 def _server(facts: ServerFacts) -> Iterator[Fact]:
-    yield Fact(group=SERVER, name="PostgreSQL", value=facts.version, kind=FactKind.CONDITION)
+    yield condition_fact(SERVER, "PostgreSQL", facts.version)
     if facts.build:
-        yield Fact(group=SERVER, name="build", value=facts.build, kind=FactKind.IDENTITY)
-        yield Fact(group=SERVER, name="extensions", value=", ".join(facts.extensions) or "none", kind=FactKind.SETTING)
-    yield Fact(group=SERVER, name="endpoint", value=facts.endpoint, kind=FactKind.IDENTITY)
-    yield Fact(group=SERVER, name="database", value=facts.database, kind=FactKind.IDENTITY)
-    yield Fact(group=SERVER, name="user", value=facts.user, kind=FactKind.IDENTITY)
-    yield Fact(
-        group=SERVER, name="system identifier", value=facts.system_identifier or units.UNKNOWN, kind=FactKind.IDENTITY
-    )
-    yield Fact(group=SERVER, name="started", value=str(facts.started_ms), kind=FactKind.IDENTITY)
-    yield Fact(group=SERVER, name="standby", value="yes" if facts.in_recovery else "no", kind=FactKind.CONDITION)
-    yield Fact(group=SERVER, name="through a pooler", value="yes" if facts.pooled else "no", kind=FactKind.CONDITION)
-    yield Fact(group=SERVER, name="block size", value=units.size(facts.block_bytes), kind=FactKind.CONDITION)
-    yield Fact(
-        group=SERVER, name="WAL segment size", value=units.size(facts.wal_segment_bytes), kind=FactKind.CONDITION
-    )
+        yield identity_fact(SERVER, "build", facts.build)
+        yield setting_fact(SERVER, "extensions", ", ".join(facts.extensions) or "none")
+    yield identity_fact(SERVER, "endpoint", facts.endpoint)
+    yield identity_fact(SERVER, "database", facts.database)
+    yield identity_fact(SERVER, "user", facts.user)
+    yield identity_fact(SERVER, "system identifier", facts.system_identifier or units.UNKNOWN)
+    yield identity_fact(SERVER, "started", str(facts.started_ms))
+    yield condition_fact(SERVER, "standby", "yes" if facts.in_recovery else "no")
+    yield condition_fact(SERVER, "through a pooler", "yes" if facts.pooled else "no")
+    yield condition_fact(SERVER, "block size", units.size(facts.block_bytes))
+    yield condition_fact(SERVER, "WAL segment size", units.size(facts.wal_segment_bytes))
 
 
 def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = False) -> Iterator[Fact]:
@@ -224,58 +198,37 @@ def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = Fals
 
 def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
     """How the machine is set up."""
-    yield Fact(group=MACHINE, name="CPU model", value=setup.cpu_model or units.UNKNOWN, kind=FactKind.CONDITION)
-    yield Fact(group=MACHINE, name="sockets", value=str(setup.sockets or units.UNKNOWN), kind=FactKind.CONDITION)
-    yield Fact(
-        group=MACHINE, name="virtualisation", value=setup.virtualisation or "none known", kind=FactKind.CONDITION
-    )
+    yield condition_fact(MACHINE, "CPU model", setup.cpu_model or units.UNKNOWN)
+    yield condition_fact(MACHINE, "sockets", str(setup.sockets or units.UNKNOWN))
+    yield condition_fact(MACHINE, "virtualisation", setup.virtualisation or "none known")
     for mount in setup.mounts:
-        yield Fact(group=MACHINE, name=f"file system of {mount.role}", value=mount.kind, kind=FactKind.CONDITION)
-        yield Fact(
-            group=SYSTEM, name=f"mount options of {mount.role}", value=",".join(mount.options), kind=FactKind.SETTING
-        )
+        yield condition_fact(MACHINE, f"file system of {mount.role}", mount.kind)
+        yield setting_fact(SYSTEM, f"mount options of {mount.role}", ",".join(mount.options))
     for disk in setup.disks:
         roles = ", ".join(disk.roles)
         kind = {True: "turning", False: "not rotating", None: "unknown"}[disk.rotational]
-        yield Fact(
-            group=MACHINE,
-            name=f"disk below {roles}",
-            value=f"{disk.model} {units.size(disk.size_bytes)}".strip(),
-            kind=FactKind.CONDITION,
-        )
-        yield Fact(group=MACHINE, name=f"disk below {roles} is", value=kind, kind=FactKind.CONDITION)
+        yield condition_fact(MACHINE, f"disk below {roles}", f"{disk.model} {units.size(disk.size_bytes)}".strip())
+        yield condition_fact(MACHINE, f"disk below {roles} is", kind)
         for name, value in (
             ("scheduler", disk.scheduler),
             ("write_cache", disk.write_cache),
             ("read_ahead_kb", disk.read_ahead_kb),
             ("nr_requests", disk.nr_requests),
         ):
-            yield Fact(
-                group=SYSTEM,
-                name=f"{name} of the disk below {roles}",
-                value=str(value or units.UNKNOWN),
-                kind=FactKind.SETTING,
-            )
-    yield Fact(group=SYSTEM, name="clock source", value=setup.clock_source or units.UNKNOWN, kind=FactKind.SETTING)
-    yield from (Fact(group=SYSTEM, name=each.name, value=each.value, kind=FactKind.SETTING) for each in setup.settings)
+            yield setting_fact(SYSTEM, f"{name} of the disk below {roles}", str(value or units.UNKNOWN))
+    yield setting_fact(SYSTEM, "clock source", setup.clock_source or units.UNKNOWN)
+    yield from (setting_fact(SYSTEM, each.name, each.value) for each in setup.settings)
 
 
 def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
     """Limits on the server."""
     cores = group.cpu_quota_cores
-    yield Fact(
-        group=MACHINE, name="CPU limit", value="none" if cores is None else f"{cores:g} CPUs", kind=FactKind.CONDITION
-    )
+    yield condition_fact(MACHINE, "CPU limit", "none" if cores is None else f"{cores:g} CPUs")
     if group.cpus_allowed is not None:
         allowed = f"{group.cpus_allowed} CPUs"
-        yield Fact(group=MACHINE, name="CPUs allowed", value=allowed, kind=FactKind.CONDITION)
+        yield condition_fact(MACHINE, "CPUs allowed", allowed)
     limit = group.memory_max_bytes
-    yield Fact(
-        group=MACHINE,
-        name="memory limit",
-        value="none" if limit is None else units.size(limit),
-        kind=FactKind.CONDITION,
-    )
+    yield condition_fact(MACHINE, "memory limit", "none" if limit is None else units.size(limit))
 
 
 def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterator[Fact]:
@@ -286,15 +239,10 @@ def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterato
     ]
     for table in sorted(tables, key=lambda each: -each.pages)[:_LARGEST]:
         size = units.size(table.pages * block_bytes)
-        yield Fact(
-            group=DATA,
-            name=f"table {table.name}",
-            value=f"{size}, {units.count(max(table.tuples, 0))} rows",
-            kind=FactKind.IDENTITY,
-        )
+        yield identity_fact(DATA, f"table {table.name}", f"{size}, {units.count(max(table.tuples, 0))} rows")
     scale = _scale(_rows_of(tables, "pgbench_accounts") / _ROWS_A_SCALE, _rows_of(tables, "pgbench_branches"))
     if scale:
-        yield Fact(group=DATA, name="pgbench scale", value=units.number(scale), kind=FactKind.CONDITION)
+        yield condition_fact(DATA, "pgbench scale", units.number(scale))
 
 
 def _rows_of(tables: Sequence[TableCounters], name: str) -> float:
@@ -311,28 +259,24 @@ def _warmth(runs: Sequence[ComparedRun]) -> Iterator[Fact]:
     """How warm the cache was when the first run began."""
     hits = runs[0].first_hits if runs else None
     if hits is not None:
-        yield Fact(
-            group=DATA, name="buffer hits at the start", value=f"{hits[1]:.1f} % in {hits[0]} s", kind=FactKind.IDENTITY
-        )
+        yield identity_fact(DATA, "buffer hits at the start", f"{hits[1]:.1f} % in {hits[0]} s")
 
 
 def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
     """What all runs of a side have in common."""
     runs = tuple(runs)
     for name, digest in sorted({pair for run in runs for pair in zip(run.scripts, run.script_hashes, strict=False)}):
-        yield Fact(group=LOAD, name=f"script {name}", value=digest[:16], kind=FactKind.CONDITION)
+        yield condition_fact(LOAD, f"script {name}", digest[:16])
     if runs:
         seeds = sorted({run.seed for run in runs if run.seed is not None})
-        yield Fact(
-            group=LOAD, name="seed", value=", ".join(map(str, seeds)) or "a new one each time", kind=FactKind.IDENTITY
-        )
+        yield identity_fact(LOAD, "seed", ", ".join(map(str, seeds)) or "a new one each time")
     versions = sorted({run.pgbench_version for run in runs})
     machines = sorted({run.machine or "beside pgtop-tune" for run in runs})
     threads = sorted({run.threads for run in runs})
     if versions:
-        yield Fact(group=LOAD, name="pgbench", value=", ".join(versions), kind=FactKind.CONDITION)
-        yield Fact(group=LOAD, name="pgbench runs", value=", ".join(machines), kind=FactKind.CONDITION)
-        yield Fact(group=LOAD, name="threads", value=", ".join(map(str, threads)), kind=FactKind.CONDITION)
+        yield condition_fact(LOAD, "pgbench", ", ".join(versions))
+        yield condition_fact(LOAD, "pgbench runs", ", ".join(machines))
+        yield condition_fact(LOAD, "threads", ", ".join(map(str, threads)))
 
 
 def in_order(facts: Iterable[Fact]) -> tuple[Fact, ...]:

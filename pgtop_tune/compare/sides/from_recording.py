@@ -16,13 +16,12 @@ from pgtop_tune.compare.sides.material import (
     Bound,
     Budget,
     ComparedRun,
-    Fact,
-    FactKind,
     Gathered,
     LoadKey,
     Material,
     StatementsSeen,
     Summary,
+    identity_fact,
     quotient,
 )
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
@@ -89,7 +88,7 @@ def read_recording(path: Path, name: str = "") -> Material:
         reader.close()
     if found is None:
         raise without_frames(str(path))
-    facts = (*found.facts, Fact(group=TOOL, name="pgtop-tune", value=tool, kind=FactKind.IDENTITY))
+    facts = (*found.facts, identity_fact(TOOL, "pgtop-tune", tool))
     return replace(found, facts=facts, problems=problems)
 
 

@@ -36,6 +36,8 @@ from pgtop_tune.compare.sides.material import (
     LoadKey,
     Material,
     Summary,
+    identity_fact,
+    setting_fact,
 )
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
@@ -418,9 +420,9 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
             yield Fact(group=group, name=name, value=str(value), kind=kind)
     yield from _setup(host)
     if server.build:
-        yield Fact(group=SERVER, name="build", value=server.build, kind=FactKind.IDENTITY)
+        yield identity_fact(SERVER, "build", server.build)
         extensions = ", ".join(server.extensions) or "none"
-        yield Fact(group=SERVER, name="extensions", value=extensions, kind=FactKind.SETTING)
+        yield setting_fact(SERVER, "extensions", extensions)
     for name, text in server.settings.items():
         yield from parameter_fact(name, text, server.set_by.get(name, ""))
 

@@ -348,6 +348,21 @@ class Fact(Struct, frozen=True):
     shipped: bool = False
 
 
+def identity_fact(group: str, name: str, value: str) -> Fact:
+    """Return a fact that tells one from the other and changes nothing."""
+    return Fact(group=group, name=name, value=value, kind=FactKind.IDENTITY)
+
+
+def setting_fact(group: str, name: str, value: str) -> Fact:
+    """Return a fact that somebody can set."""
+    return Fact(group=group, name=name, value=value, kind=FactKind.SETTING)
+
+
+def condition_fact(group: str, name: str, value: str) -> Fact:
+    """Return a fact that a result depends on."""
+    return Fact(group=group, name=name, value=value, kind=FactKind.CONDITION)
+
+
 class LoadKey(Struct, frozen=True):
     """What two phases must have in common to be compared.
 

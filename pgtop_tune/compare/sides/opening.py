@@ -19,7 +19,7 @@ from pgtop_tune.base.paths import opened
 from pgtop_tune.compare.sides.facts import TOOL
 from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.from_records import is_record, read_records
-from pgtop_tune.compare.sides.material import Fact, FactKind, Material
+from pgtop_tune.compare.sides.material import Material, identity_fact
 from pgtop_tune.compare.windows.window import LATE_S, Side, read_looks
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.postgres import PostgresSample
@@ -217,6 +217,6 @@ def _read(side: Named, window: Window, reader: RecordingReader) -> Side:
     found = read_looks(looks(reader, _EVERYTHING, _WHOLE_UP_TO, blocks), window, name)
     if found is None:
         raise RecordingProblem(f"{name} holds no two frames", f"the recording lasts {reader.length_s:.0f} s")
-    fact = Fact(group=TOOL, name="pgtop-tune", value=reader.header.tool, kind=FactKind.IDENTITY)
+    fact = identity_fact(TOOL, "pgtop-tune", reader.header.tool)
     material = replace(found.material, facts=(*found.material.facts, fact), problems=tuple(reader.problems))
     return replace(found, material=material)

@@ -59,6 +59,11 @@ def number(value: float, digits: int = 6) -> str:
     return text if "e" not in text else f"{value:.0f}" if abs(value) >= 1 else f"{value:.10f}".rstrip("0").rstrip(".")
 
 
+def decimal(value: float | None, digits: int) -> str:
+    """A number with so many decimals."""
+    return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
 def size(value_bytes: float | None) -> str:
     """Bytes with binary suffixes: 812, 5.91K, 15.6G."""
     return UNKNOWN if value_bytes is None else _scaled(value_bytes, 1024.0, _BINARY)

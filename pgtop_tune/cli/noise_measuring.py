@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import Table, as_markdown, as_text, escaped
+from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.exit_codes import ExitCode
@@ -33,8 +35,6 @@ from pgtop_tune.compare.noise.cells import (
     remember,
     to_keep,
 )
-from pgtop_tune.compare.reports.tables import MISSING, Table, as_markdown, as_text
-from pgtop_tune.compare.reports.written import escaped
 from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
@@ -79,13 +79,13 @@ def _measured(found: MeasuredNoise) -> Table:
     floor, cell = found.floor.kept, found.cell
     rows = []
     if cell is not None:
-        said = f"{cell.runs} runs of {found.run_s} s, mean {MISSING if cell.tps is None else f'{cell.tps:.1f}'} tps"
-        rows.append(("between runs, sd", MISSING if cell.sd is None else f"{100 * cell.sd:.1f} %", said))
+        said = f"{cell.runs} runs of {found.run_s} s, mean {UNKNOWN if cell.tps is None else f'{cell.tps:.1f}'} tps"
+        rows.append(("between runs, sd", UNKNOWN if cell.sd is None else f"{100 * cell.sd:.1f} %", said))
     rows += [
         ("of a pair of 10 s blocks, sd", f"{100 * floor.pair_sd:.1f} %", _pair_words(found.floor)),
         ("autocorrelation time", f"{floor.autocorrelation_s:.1f} s", f"over {floor.seconds:.0f} s behind the warm-up"),
         ("checkpoints", *_checkpoint_words(found.floor)),
-        ("other programs", MISSING if floor.foreign_cpu is None else f"{floor.foreign_cpu:.0f} %", "of the CPU time"),
+        ("other programs", UNKNOWN if floor.foreign_cpu is None else f"{floor.foreign_cpu:.0f} %", "of the CPU time"),
     ]
     return Table(("noise", "", ""), tuple(rows), frozenset({1}))
 
@@ -101,7 +101,7 @@ def _pair_words(floor: Floor) -> str:
 
 def _checkpoint_words(floor: Floor) -> tuple[str, str]:
     period, depth = floor.kept.checkpoint_period_s, floor.kept.checkpoint_depth
-    every = MISSING if period is None else f"{period:.0f} s"
+    every = UNKNOWN if period is None else f"{period:.0f} s"
     if depth is None:
         return every, "none wrote long enough to be seen" if period is None else "from begin to begin"
     return every, f"throughput {100 * depth:.1f} % lower while one writes"
@@ -112,7 +112,7 @@ def _seen(found: MeasuredNoise) -> Table:
         (
             f"{100 * each.share:g} %",
             _pairs(each),
-            _runs(each, found) if found.cell is not None else MISSING,
+            _runs(each, found) if found.cell is not None else UNKNOWN,
             "yes" if each.before_after else "no",
         )
         for each in found.visible

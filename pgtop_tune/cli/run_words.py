@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import as_markdown, as_text, escaped
+from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.compare.noise.cells import CellOfRuns
 from pgtop_tune.compare.reports.sheets import cell_notes, cell_table, configuration_table
-from pgtop_tune.compare.reports.tables import MISSING, as_markdown, as_text, load_name, percentile_words, table_of
-from pgtop_tune.compare.reports.written import escaped
+from pgtop_tune.compare.reports.tables import load_name, percentile_words, table_of
 from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import StepCurve, Steps, curves
 from pgtop_tune.model.bench import BenchProgress, BenchRun
@@ -178,7 +179,7 @@ def _statements(result: RunResult) -> list[str]:
             ]
         for each in statements:
             there = times.of(name, each.text)
-            server = f"{MISSING:>14}{MISSING:>14}" if there is None else f"{there.mean_ms:14.3f}{there.stddev_ms:14.3f}"
+            server = f"{UNKNOWN:>14}{UNKNOWN:>14}" if there is None else f"{there.mean_ms:14.3f}{there.stddev_ms:14.3f}"
             mark = _TOGETHER if there is not None and there.shared else " "
             lines.append(f"  {each.latency_ms:13.3f}{server}{mark} {one_line(each.text, 80)}{each.trouble}")
     if any(row.shared and row.calls for row in times.rows):

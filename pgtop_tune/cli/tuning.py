@@ -22,6 +22,7 @@ from pgtop_tune.cli.tuning_beginning import SearchRequest, beginning, objective_
 from pgtop_tune.cli.tuning_evaluator import evaluator_of, until_nothing_pends
 from pgtop_tune.cli.tuning_session import TuningSession, opened_session
 from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
+from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, server_of
@@ -34,7 +35,7 @@ from pgtop_tune.tuning.on_server.journal import (
     write_result,
 )
 from pgtop_tune.tuning.on_server.report import SAME_MIX_WORDS, ShownTuning, next_line, result_lines
-from pgtop_tune.tuning.on_server.run import RunParts, TuningRun, why_unfinished
+from pgtop_tune.tuning.on_server.run import RunParts, TuningRun
 from pgtop_tune.tuning.protocol import Ending, Result
 
 
@@ -236,7 +237,7 @@ async def _search(
         try:
             result = await TuningRun(tuning, log, evaluator, parts, kept.plan.seed).run()
         except (PgtopError, asyncio.CancelledError) as problem:
-            log.write("ended", why=why_unfinished(problem))
+            log.write("ended", why=unfinished(problem))
             raise
     write_result(log, result)
     return result

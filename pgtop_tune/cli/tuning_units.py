@@ -20,13 +20,13 @@ from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.tuning_beginning import SearchRequest, beginning, objective_of
 from pgtop_tune.cli.tuning_evaluator import evaluator_of, until_nothing_pends
 from pgtop_tune.cli.tuning_session import TuningSession, opened_session
+from pgtop_tune.experiment.plan.run import check_room
 from pgtop_tune.host.kernel_text import text_of
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.running_experiments import Announcement, server_of, until_alone
 from pgtop_tune.tuning.on_server.evaluating import Attempts, ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import TuningRequest
 from pgtop_tune.tuning.on_server.report import arm_values
-from pgtop_tune.tuning.on_server.run import check_room
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.search import Evaluation
 
@@ -65,7 +65,7 @@ def evaluate(request: Mapping[str, Any]) -> dict[str, Any]:
             pair=wanted.number,
         )  # fmt: skip
         announcement = Announcement("tune", names, lambda: state, server_of(session.keeper.frames[-1]))
-        check_room(await session.free_bytes())
+        check_room(await session.free_bytes(), "pgtop-tune tune --resume")
         async with evaluator_of(
             session,
             plan,

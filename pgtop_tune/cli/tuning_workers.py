@@ -19,6 +19,7 @@ from pgtop_tune.cli.experiment_workers import Asked
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.tuning_beginning import Beginning, SearchRequest
 from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
+from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
 from pgtop_tune.experiment.workers.run import UnitFailed, Workers
 from pgtop_tune.model.run_json import plain
@@ -27,7 +28,7 @@ from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning, kept_tuning, replayed, write_first, write_result
 from pgtop_tune.tuning.on_server.report import SAME_MIX_WORDS, next_line, result_lines
-from pgtop_tune.tuning.on_server.run import ServersParts, TuningOnServers, why_unfinished
+from pgtop_tune.tuning.on_server.run import ServersParts, TuningOnServers
 from pgtop_tune.tuning.protocol import Ending, Result
 from pgtop_tune.tuning.search import Evaluation, Outcome
 
@@ -117,7 +118,7 @@ async def _searched(
     try:
         result: Result = await run.run()
     except (PgtopError, asyncio.CancelledError) as problem:
-        log.write("ended", why=why_unfinished(problem))
+        log.write("ended", why=unfinished(problem))
         tell(f"stopped; `pgtop-tune tune --resume {kept.id} --workers ADDRESS` continues")
         raise
     write_result(log, result)

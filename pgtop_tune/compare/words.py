@@ -71,12 +71,17 @@ def wait_ms(number: float | None, form: str = ".3f") -> str:
     return units.UNKNOWN if number is None else format(number, form)
 
 
+def shares(low: float, high: float) -> str:
+    """An interval: "+1.0 … +3.0 %"."""
+    return f"{signed(100.0 * low)} … {signed(100.0 * high)} %"
+
+
 def wait_interval(row: WaitRow) -> str:
     """As per cent of A's latency."""
     found = row.effect
     if found is None or found.low is None or found.high is None:
         return ""
-    return f"{signed(100 * found.low)} … {signed(100 * found.high)} %"
+    return shares(found.low, found.high)
 
 
 def moment(at_ms: int) -> str:

@@ -29,10 +29,10 @@ from pgtop_tune.base import paths
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.base.paths import replacing
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import Table, as_text
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Earlier
 from pgtop_tune.compare.figure_rows import figure_of
-from pgtop_tune.compare.reports.tables import Table, as_text
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Better, Figure
 from pgtop_tune.compare.sides.fingerprint import fingerprints
 from pgtop_tune.compare.sides.from_records import SERIES, records_in

@@ -9,12 +9,14 @@ from msgspec import Struct
 
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import Table
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, Spreads, compare
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
 from pgtop_tune.compare.noise.cells import cells_of_side
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart, wait_bars
 from pgtop_tune.compare.reports.sheets import (
+    RUN_FIGURES,
     Sheet,
     cell_notes,
     cell_table,
@@ -23,9 +25,9 @@ from pgtop_tune.compare.reports.sheets import (
     fingerprint_sheet,
     settling_sheet,
     statement_sheet,
+    step_sheet,
     wait_sheet,
 )
-from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Figure, wait_rows
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, LoadKey, Material, Summary
@@ -42,24 +44,6 @@ _MANY: Final = 12
 _MOST_STATEMENTS: Final = 60
 
 
-class _Row(Struct, frozen=True):
-    title: str
-    value: Callable[[Summary], float | None]
-    digits: int
-
-
-_ROWS: Final = (
-    _Row("transactions", lambda found: found.transactions, 0),
-    _Row("failed", lambda found: found.failed, 0),
-    _Row("latency avg, ms", lambda found: found.latency_ms, 3),
-    _Row("latency stddev, ms", lambda found: found.stddev_ms, 3),
-    _Row("p95, ms", lambda found: found.p95_ms, 3),
-    _Row("p99, ms", lambda found: found.p99_ms, 3),
-    _Row("connect, ms", lambda found: found.connect_ms, 3),
-    _Row("tps", lambda found: found.tps, 2),
-)
-
-
 def run_sheets(sides: Sequence[Material]) -> tuple[Sheet, ...]:
     """Tables of everything that was run, those that have something to say."""
     loaded = [side for side in sides if any(run.key.name for run in side.runs)]
@@ -72,13 +56,8 @@ def run_sheets(sides: Sequence[Material]) -> tuple[Sheet, ...]:
 def _datasets(sides: Sequence[Material]) -> Sheet | None:
     """Seconds of each step in which a data set was made: steps down, sides across."""
     columns = [(side, made) for side in sides for made in side.made]
-    if not columns:
-        return None
-    told = [dict(made.steps_s) for _, made in columns]
-    names = list(dict.fromkeys(name for each in told for name in each if name != "total"))
-    heads = ("init step, s", *(one_line(f"{side.name}: {made.title}", 60) for side, made in columns))
-    rows = tuple((one_line(name, 40), *(_number(each.get(name), 2) for each in told)) for name in (*names, "total"))
-    return Sheet("data sets", (), Table(heads, rows, frozenset(range(1, len(heads)))))
+    heads = (one_line(f"{side.name}: {made.title}", 60) for side, made in columns)
+    return step_sheet("data sets", heads, [dict(made.steps_s) for _, made in columns])
 
 
 def _across(sides: Sequence[Material]) -> Sheet | None:
@@ -89,9 +68,9 @@ def _across(sides: Sequence[Material]) -> Sheet | None:
         return None
     heads = ("", *(_column(side, run, sides) for side, run in cells))
     rows = tuple(
-        (row.title, *(_number(row.value(run.summary), row.digits) for _, run in cells))
-        for row in _ROWS
-        if any(row.value(run.summary) is not None for _, run in cells)
+        (figure.title, *(figure.text(run.summary) for _, run in cells))
+        for figure in RUN_FIGURES
+        if any(figure.of(run.summary) is not None for _, run in cells)
     )
     return Sheet("runs", (), Table(heads, rows, frozenset(range(1, len(heads)))))
 
@@ -108,7 +87,7 @@ def _down(sides: Sequence[Material]) -> Sheet | None:
     named = [
         name for name in _NAMES if name.title == "clients" or len({name.text(side, run) for side, run in cells}) > 1
     ]
-    heads = (*(name.title for name in named), *(row.title for row in _ROWS))
+    heads = (*(name.title for name in named), *(figure.title for figure in RUN_FIGURES))
     rows = tuple(
         (*(one_line(name.text(side, run), 50) for name in named), *_figures(run.summary)) for side, run in cells
     )
@@ -143,12 +122,11 @@ _NAMES: Final = (
 def _figures(found: Summary) -> Iterator[str]:
     if found.state == "failed":
         reason = one_line(short_words(found.message), 100) or "no reason given"
-        yield from (units.UNKNOWN for _ in _ROWS[:-1])
+        yield from (units.UNKNOWN for _ in RUN_FIGURES[:-1])
         yield f"failed: {reason}"
         return
-    for row in _ROWS:
-        partial = " (partial)" if row.title == "tps" and found.state == "stopped" else ""
-        yield _number(row.value(found), row.digits) + partial
+    *figures, tps = (figure.text(found) for figure in RUN_FIGURES)
+    yield from (*figures, tps + (" (partial)" if found.state == "stopped" else ""))
 
 
 def curve_groups(sides: Sequence[Material]) -> dict[str, list[tuple[Material, LoadKey, float]]]:
@@ -178,7 +156,7 @@ def _steps(sides: Sequence[Material]) -> Sheet | None:
         cells = {(key.clients, line_name(side, key, len(sides))): tps for side, key, tps in each}
         for clients in sorted({clients for clients, _ in cells}):
             values = [cells.get((clients, name)) for name in names]
-            rows.append((one_line(load, 40), str(clients), *(_number(value, 2) for value in values)))
+            rows.append((one_line(load, 40), str(clients), *(units.decimal(value, 2) for value in values)))
     heads = ("load", "clients", *(one_line(name, 40) for name in names))
     return Sheet("tps over clients", (), Table(heads, tuple(rows), frozenset(range(1, len(heads)))))
 
@@ -199,17 +177,13 @@ def _statements(sides: Sequence[Material]) -> Sheet | None:
         if len(values) == 2:
             a, b = values
             change = (f"{signed(100 * (b / a - 1))} %" if a and b is not None else units.UNKNOWN,)
-        rows.append((one_line(load, 30), one_line(text, 80), *(_number(value, 3) for value in values), *change))
+        rows.append((one_line(load, 30), one_line(text, 80), *(units.decimal(value, 3) for value in values), *change))
     heads = ("load", "statement, ms", *(one_line(side.name, 40) for side in sides), *(("change",) if change else ()))
     return Sheet("statements", (), Table(heads, tuple(rows), frozenset(range(2, len(heads)))))
 
 
 def _of_loads(side: Material) -> list[ComparedRun]:
     return [run for run in side.runs if run.key.name]
-
-
-def _number(value: float | None, digits: int) -> str:
-    return units.UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
 # A search for better values as a table: each step against the previous best it, kept or gone back from.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import Table
+from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Phase
 from pgtop_tune.compare.noise.cells import CellOfRuns
-from pgtop_tune.compare.reports.tables import MISSING, Table
 from pgtop_tune.compare.sides.fingerprint import CONTRACTS, FactDifference
 from pgtop_tune.compare.sides.material import FactKind, Material
 from pgtop_tune.compare.statement_rows import ENOUGH_CALLS, SAME_MIX_TITLE, SHOWN, StatementComparison
@@ -42,10 +43,10 @@ def cell_table(cells: Sequence[CellOfRuns], names: Sequence[str] = ()) -> Table:
 
 def _figures(cell: CellOfRuns) -> tuple[str, ...]:
     runs = str(cell.runs) if cell.runs == cell.made else f"{cell.runs} of {cell.made}"
-    tps = MISSING if cell.tps is None else f"{cell.tps:.1f}"
-    sd = MISSING if cell.sd is None else f"{100 * cell.sd:.1f} %"
+    tps = UNKNOWN if cell.tps is None else f"{cell.tps:.1f}"
+    sd = UNKNOWN if cell.sd is None else f"{100 * cell.sd:.1f} %"
     if cell.interval is None or cell.half is None:
-        return runs, tps, sd, MISSING, ""
+        return runs, tps, sd, UNKNOWN, ""
     low, high = cell.interval
     return runs, tps, sd, f"{low:.1f} … {high:.1f}", f"±{100 * cell.half:.1f} %"
 
@@ -58,7 +59,7 @@ def configuration_table(loads: Mapping[str, Mapping[str, CellOfRuns]]) -> Table:
     """
     names = list(dict.fromkeys(name for cells in loads.values() for name in cells))
     rows = tuple(
-        (one_line(load, _TITLE), *(_mean(cells[name]) if name in cells else MISSING for name in names))
+        (one_line(load, _TITLE), *(_mean(cells[name]) if name in cells else UNKNOWN for name in names))
         for load, cells in loads.items()
     )
     return Table(("tps", *names), rows, frozenset(range(1, len(names) + 1)))
@@ -66,7 +67,7 @@ def configuration_table(loads: Mapping[str, Mapping[str, CellOfRuns]]) -> Table:
 
 def _mean(cell: CellOfRuns) -> str:
     if cell.tps is None:
-        return MISSING
+        return UNKNOWN
     return f"{cell.tps:.1f}" if cell.half is None else f"{cell.tps:.1f} ±{100 * cell.half:.1f} %"
 
 
@@ -170,12 +171,8 @@ def _effect(effect: Effect | None) -> tuple[str, str]:
     if effect.relative >= _TIMES:
         change, interval = f"{1.0 + effect.relative:.0f}x", _times
     else:
-        change, interval = f"{words.signed(100.0 * effect.relative)} %", _shares
+        change, interval = f"{words.signed(100.0 * effect.relative)} %", words.shares
     return change, units.UNKNOWN if effect.low is None or effect.high is None else interval(effect.low, effect.high)
-
-
-def _shares(low: float, high: float) -> str:
-    return f"{words.signed(100.0 * low)} … {words.signed(100.0 * high)} %"
 
 
 def _times(low: float, high: float) -> str:
@@ -382,3 +379,44 @@ def event_sheet(heading: str, side: Material) -> Sheet | None:
 def _event(event: Event, side: Material) -> tuple[str, ...]:
     after, kind, text = words.event_words(event, side.began_ms)
     return after, kind, one_line(text, 100)
+
+
+class RunFigure(Struct, frozen=True):
+    """A figure of runs, as a table has it.
+
+    Attributes:
+        name: Of the field of `Summary` and of `CellResult`.
+    """
+
+    title: str
+    name: str
+    digits: int
+
+    def of(self, run: object) -> float | None:
+        """Return the figure; None where the run does not have it."""
+        value: float | None = getattr(run, self.name)
+        return value
+
+    def text(self, run: object) -> str:
+        """Return it as a cell."""
+        return units.decimal(self.of(run), self.digits)
+
+
+RUN_FIGURES: Final = (
+    RunFigure("transactions", "transactions", 0),
+    RunFigure("failed", "failed", 0),
+    RunFigure("latency avg, ms", "latency_ms", 3),
+    RunFigure("latency stddev, ms", "stddev_ms", 3),
+    RunFigure("p95, ms", "p95_ms", 3),
+    RunFigure("p99, ms", "p99_ms", 3),
+    RunFigure("connect, ms", "connect_ms", 3),
+    RunFigure("tps", "tps", 2),
+)
+
+
+def step_sheet(heading: str, heads: Iterable[str], columns: Sequence[Mapping[str, float]]) -> Sheet | None:
+    """Seconds of each step in which data sets were made: steps down, data sets across; None without any."""
+    names = [*dict.fromkeys(name for each in columns for name in each if name != "total"), "total"]
+    rows = tuple((one_line(name, _NAME), *(units.decimal(each.get(name), 2) for each in columns)) for name in names)
+    table = Table(("init step, s", *heads), rows, frozenset(range(1, len(columns) + 1)))
+    return Sheet(heading, (), table) if columns else None

@@ -10,29 +10,15 @@ from msgspec import Struct
 
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import Table
 from pgtop_tune.metrics.load import P99, Quantile
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.run_result import RunResult
 
-MISSING: Final = "-"
-_ESCAPED: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\|`["} | {"<": "&lt;"})
-"""What would end a cell of Markdown, or begin code, a link or markup in it."""
 _REFUSED: Final = re.compile(r"could not create connection for client (\d+)$", re.MULTILINE)
 _ONE_THREAD: Final = re.compile(r" -j 1 ")
 _WORDS: Final = 100
 """Of a reason in a cell."""
-
-
-class Table(Struct, frozen=True):
-    """Cells as text.
-
-    Attributes:
-        right: Columns whose cells are numbers, by index.
-    """
-
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    right: frozenset[int]
 
 
 class ResultFigure(Struct, frozen=True):
@@ -46,14 +32,10 @@ class ResultFigure(Struct, frozen=True):
     text: Callable[[RunResult], str]
 
 
-def _number(value: float | None, digits: int) -> str:
-    return MISSING if value is None else f"{value:.{digits}f}"
-
-
 def _tps(result: RunResult) -> str:
     if result.state == "failed":
         return f"failed: {_reason(result)}"
-    return _number(result.tps, 2) + (" (partial)" if result.partial else "")
+    return units.decimal(result.tps, 2) + (" (partial)" if result.partial else "")
 
 
 def _reason(result: RunResult) -> str:
@@ -75,24 +57,23 @@ def connected_clients(command: str, stderr: str) -> int | None:
 
 def _of_success(text: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
     """A failed run has no figures, whatever pgbench printed."""
-    return lambda result: MISSING if result.state == "failed" else text(result)
+    return lambda result: units.UNKNOWN if result.state == "failed" else text(result)
 
 
 def _percentile(result: RunResult, quantile: Quantile) -> str:
-    value = result.percentile(quantile.per_cent)
-    latencies = result.latencies
-    return (
-        MISSING if value is None or latencies is None else result.mark(latencies, quantile.per_cent) + _number(value, 3)
-    )
+    value, latencies = result.percentile(quantile.per_cent), result.latencies
+    if value is None or latencies is None:
+        return units.UNKNOWN
+    return result.mark(latencies, quantile.per_cent) + units.decimal(value, 3)
 
 
 FIGURES: Final = (
-    ResultFigure("transactions", _of_success(lambda result: _number(result.processed, 0))),
-    ResultFigure("failed", _of_success(lambda result: _number(result.failed, 0))),
-    ResultFigure("latency avg, ms", _of_success(lambda result: _number(result.latency_average_ms, 3))),
+    ResultFigure("transactions", _of_success(lambda result: units.decimal(result.processed, 0))),
+    ResultFigure("failed", _of_success(lambda result: units.decimal(result.failed, 0))),
+    ResultFigure("latency avg, ms", _of_success(lambda result: units.decimal(result.latency_average_ms, 3))),
     ResultFigure("p99, ms", _of_success(lambda result: _percentile(result, P99))),
-    ResultFigure("connect, ms", _of_success(lambda result: _number(result.connection_ms, 3))),
-    ResultFigure("qps", _of_success(lambda result: _number(result.qps, 2))),
+    ResultFigure("connect, ms", _of_success(lambda result: units.decimal(result.connection_ms, 3))),
+    ResultFigure("qps", _of_success(lambda result: units.decimal(result.qps, 2))),
     ResultFigure("tps", _tps),
 )
 _NAMES: Final = (
@@ -128,40 +109,6 @@ def _side_by_side(results: Sequence[RunResult]) -> Table:
     heads = ("", *(one_line(load_name(result), 40) for result in results))
     rows = tuple((figure.title, *(figure.text(result) for result in results)) for figure in FIGURES)
     return Table(heads, rows, frozenset(range(1, len(heads))))
-
-
-def as_markdown(table: Table) -> str:
-    """A Markdown table; what would end a cell is escaped."""
-    rule = ["---:" if index in table.right else "---" for index in range(len(table.heads))]
-    lines = [[_cell(text) for text in table.heads], rule, *([_cell(text) for text in row] for row in table.rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def as_text(table: Table) -> str:
-    """Columns aligned by spaces; a reason that is longer than its column's figures does not widen it."""
-    last = len(table.heads) - 1
-    widths = [
-        max(len(row[index]) for row in (table.heads, *table.rows) if not _is_reason(row[index]))
-        for index in range(len(table.heads))
-    ]
-    lines = []
-    for row in (table.heads, *table.rows):
-        cells = [
-            text if _is_reason(text) and index == last
-            else text.rjust(widths[index]) if index in table.right
-            else text.ljust(widths[index])
-            for index, text in enumerate(row)
-        ]  # fmt: skip
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-def _is_reason(text: str) -> bool:
-    return text.startswith("failed: ")
-
-
-def _cell(text: str) -> str:
-    return text.translate(_ESCAPED)
 
 
 def percentile_words(result: RunResult) -> str:

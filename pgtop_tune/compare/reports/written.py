@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from pgtop_tune.base.safe_text import printable
+from pgtop_tune.base.tables import Table, as_markdown, as_text, escaped
 from pgtop_tune.compare.comparison import Comparison, Judged, Phase
 from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.reports.charts import markup
 from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.reports.tables import Table, as_markdown, as_text
 from pgtop_tune.compare.sides.figures import WaitRow
 from pgtop_tune.compare.sides.fingerprint import CONTRACTS
 from pgtop_tune.compare.sides.material import ComparedRun, Material
@@ -20,7 +19,6 @@ from pgtop_tune.compare.statistics.effect import Effect
 from pgtop_tune.model.run_json import plain
 
 FORMAT: Final = "pgtop-tune-comparison/1"
-_ESCAPED: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|#"} | {"<": "&lt;", ">": "&gt;"})
 
 
 def text(found: Sequence[Sheet]) -> str:
@@ -65,11 +63,6 @@ def report_markdown(title: str, chapters: Sequence[Chapter]) -> str:
 def _list(lines: Iterable[str]) -> Iterator[str]:
     yield from (f"- {escaped(line.strip())}" for line in lines)
     yield ""
-
-
-def escaped(words: str) -> str:
-    """Words in Markdown as they are."""
-    return printable(words).translate(_ESCAPED)
 
 
 def comparison_json(comparisons: Sequence[Comparison], judged: Sequence[Judged] = ()) -> dict[str, Any]:

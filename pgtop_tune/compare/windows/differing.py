@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import Table
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, compare
 from pgtop_tune.compare.figure_rows import FigureRow, aligned_period
@@ -25,7 +26,6 @@ from pgtop_tune.compare.reports.sheets import (
     statement_sheet,
     wait_sheet,
 )
-from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
 from pgtop_tune.compare.sides.material import Material, Sums, blocks, quotient

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Final, TypeVar
 
@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import Table
 from pgtop_tune.base.units import counted
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, line_chart
 from pgtop_tune.compare.reports.report import Chapter, Picture
-from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.reports.tables import Table
+from pgtop_tune.compare.reports.sheets import RUN_FIGURES, RunFigure, Sheet, step_sheet
 from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.words import moment, signed
+from pgtop_tune.compare.words import moment, shares, signed
 from pgtop_tune.experiment.plan.judging import (
     Judgement,
     LatencyChange,
@@ -39,19 +39,7 @@ RESULTS: Final = ("Summary", "Results", "Against the baseline")
 """Headings of what is told when an experiment has ended."""
 
 
-class _Figure(Struct, frozen=True):
-    title: str
-    value: Callable[[CellResult], float | None]
-    digits: int
-
-
-_FIGURES: Final = (
-    _Figure("transactions", lambda result: result.transactions, 0),
-    _Figure("failed", lambda result: result.failed, 0),
-    _Figure("latency avg, ms", lambda result: result.latency_ms, 3),
-    _Figure("connect, ms", lambda result: result.connect_ms, 3),
-    _Figure("tps", lambda result: result.tps, 2),
-)
+_FIGURES: Final = tuple(figure for figure in RUN_FIGURES if figure.name not in ("stddev_ms", "p95_ms", "p99_ms"))
 Found = Sequence[tuple[Cell, CellResult]]
 T = TypeVar("T")
 
@@ -134,18 +122,11 @@ def _steps(outcome: Outcome) -> Sheet | None:
     columns: dict[tuple[str, int], list[dict[str, float]]] = {}
     for made in outcome.made.values():
         columns.setdefault((made.arm, made.scale), []).append({**dict(made.steps_s), "total": made.total_s})
-    if not columns:
-        return None
     several = len({scale for _, scale in columns}) > 1
     arms = [arm.name for arm in outcome.plan.arms]
     keys = sorted(columns, key=lambda key: (arms.index(key[0]), key[1]))
-    names = list(dict.fromkeys(name for each in columns.values() for made in each for name in made if name != "total"))
-    heads = ("init step, s", *(one_line(f"{arm}, scale {scale}" if several else arm, _NAME) for arm, scale in keys))
-    rows = tuple(
-        (one_line(name, _NAME), *(_mean([made.get(name) for made in columns[key]], 2) for key in keys))
-        for name in (*names, "total")
-    )
-    return Sheet("init steps", (), Table(heads, rows, frozenset(range(1, len(heads)))))
+    heads = (one_line(f"{arm}, scale {scale}" if several else arm, _NAME) for arm, scale in keys)
+    return step_sheet("init steps", heads, [_means(columns[key]) for key in keys])
 
 
 def _layout(cells: Found) -> Sheet | None:
@@ -241,7 +222,7 @@ def _pictures(cells: Found) -> Iterator[Picture]:
             ChartLine(name, [(clients, fmean(points[clients])) for clients in sorted(points)])
             for name, points in lines.items()
         )
-        chart = Chart(heading, drawn, lambda value: _number(value, 1), across="clients", dots=True)
+        chart = Chart(heading, drawn, lambda value: units.decimal(value, 1), across="clients", dots=True)
         yield Picture(heading, line_chart(chart), tuple(lines))
 
 
@@ -252,8 +233,8 @@ def _against(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[Sheet]:
         (
             one_line(each.arm, _NAME),
             one_line(load_words(each.load), 90),
-            _number(each.baseline_tps, 2),
-            _number(each.tps, 2),
+            units.decimal(each.baseline_tps, 2),
+            units.decimal(each.tps, 2),
             f"{signed(100 * each.change)} %",
             _interval(each),
             each.verdict or "not judged",
@@ -285,8 +266,8 @@ def _latency_rows(judged: Sequence[Judgement]) -> Iterator[tuple[str, ...]]:
                 one_line(each.arm, _NAME),
                 one_line(load_words(each.load), 90),
                 latency.title,
-                _number(latency.baseline, 3),
-                _number(latency.value, 3),
+                units.decimal(latency.baseline, 3),
+                units.decimal(latency.value, 3),
                 f"{signed(100 * latency.effect.relative)} %",
                 _interval(latency),
                 latency.verdict,
@@ -296,7 +277,7 @@ def _latency_rows(judged: Sequence[Judgement]) -> Iterator[tuple[str, ...]]:
 def _interval(each: Judgement | LatencyChange) -> str:
     if each.effect is None or each.effect.low is None or each.effect.high is None:
         return units.UNKNOWN
-    return f"{signed(100 * each.effect.low)} … {signed(100 * each.effect.high)} %"
+    return shares(each.effect.low, each.effect.high)
 
 
 def _configurations(outcome: Outcome) -> Sheet:
@@ -364,16 +345,13 @@ def _notes(words: Sequence[str]) -> tuple[str, ...]:
     return (*marked, *(one_line(each, _REASON) for each in words))
 
 
-def _figure(figure: _Figure, results: Sequence[CellResult]) -> str:
+def _figure(figure: RunFigure, results: Sequence[CellResult]) -> str:
     """Mean of the repeats that have it; a mark where a disk was the limit of one."""
-    text = _mean([figure.value(result) for result in results], figure.digits)
+    known = [value for result in results if (value := figure.of(result)) is not None]
+    text = units.decimal(fmean(known) if known else None, figure.digits)
     return text + (_MARK if figure.title == "tps" and any(result.bound for result in results) else "")
 
 
-def _mean(values: Sequence[float | None], digits: int) -> str:
-    known = [value for value in values if value is not None]
-    return _number(fmean(known), digits) if known else units.UNKNOWN
-
-
-def _number(value: float | None, digits: int) -> str:
-    return units.UNKNOWN if value is None else f"{value:.{digits}f}"
+def _means(made: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for each in made for name in each)
+    return {name: fmean(each[name] for each in made if name in each) for name in names}

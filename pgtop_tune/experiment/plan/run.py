@@ -20,7 +20,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
-from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError, ServerProblem
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError
 from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.base.paths import replacing
 from pgtop_tune.base.secret import without_secrets
@@ -637,23 +637,36 @@ class ExperimentRun:
 
     async def _check_limits(self) -> None:
         """Raises Stopped where the time is over, or the disk of the data full."""
-        # What earlier processes took counts; the time between them does not.
-        limit_s, took_s = self._plan.limits.time_s, self._outcome.spent_s + time.monotonic() - self._began_s
-        if limit_s is not None and took_s > limit_s:
-            raise Stopped(
-                f"it took {duration(took_s)}, and its limit is {duration(limit_s)}",
-                "`experiment report` shows what was measured; a plan with a larger limit begins anew",
-            )
-        free_bytes = await self._parts.free_bytes()
-        if free_bytes is not None and free_bytes < SPARE_BYTES:
-            raise Stopped(
-                f"{about(free_bytes)} are left on the disk of the data, less than {about(SPARE_BYTES)}",
-                "free some space, then `resume`",
-            )
+        check_time(self._outcome, self._began_s)
+        check_room(await self._parts.free_bytes(), "resume")
+
+
+def check_time(outcome: Outcome, began_s: float) -> None:
+    """Raises Stopped where the time of the plan is over.
+
+    Args:
+        outcome: What earlier processes took counts; the time between them does not.
+        began_s: When this one began, by `time.monotonic`.
+    """
+    limit_s, took_s = outcome.plan.limits.time_s, outcome.spent_s + time.monotonic() - began_s
+    if limit_s is not None and took_s > limit_s:
+        raise Stopped(
+            f"it took {duration(took_s)}, and its limit is {duration(limit_s)}",
+            "`experiment report` shows what was measured; a plan with a larger limit begins anew",
+        )
+
+
+def check_room(free_bytes: int | None, command: str) -> None:
+    """Raises Stopped where the disk of the data is nearly full; `command` goes on once there is room."""
+    if free_bytes is not None and free_bytes < SPARE_BYTES:
+        raise Stopped(
+            f"{about(free_bytes)} are left on the disk of the data, less than {about(SPARE_BYTES)}",
+            f"free some space, then `{command}`",
+        )
 
 
 def unfinished(problem: BaseException) -> str:
-    """Why an experiment stopped, for its journal."""
-    if isinstance(problem, ServerProblem | LoadProblem | ConnectionProblem | PgtopError):
+    """Why an experiment or a search stopped, for its journal."""
+    if isinstance(problem, PgtopError):
         return problem.message
     return "stopped by a signal" if isinstance(problem, asyncio.CancelledError) else type(problem).__name__

@@ -8,9 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.base import units
+from pgtop_tune.base import tables, units
 from pgtop_tune.compare.reports.sheets import OF_PAIRS, statement_sheet
-from pgtop_tune.compare.reports.written import escaped
 from pgtop_tune.compare.reports.written import markdown as sheets_markdown
 from pgtop_tune.compare.reports.written import text as sheets_text
 from pgtop_tune.compare.sides.figures import BY_ID
@@ -273,6 +272,10 @@ def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
         yield title, a, b, "", "", ""
 
 
+def _table(evaluation: Evaluation) -> tables.Table:
+    return tables.Table(_HEADS, tuple(_rows(evaluation)))
+
+
 def _of_budget(evaluation: Evaluation) -> list[str]:
     return [_BUDGET] if any(effect.of_latency for effect in evaluation.others) else []
 
@@ -301,11 +304,9 @@ def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]
     """A result with its figures."""
     lines = [headline]
     if evaluation is not None and evaluation.paired.pairs:
-        rows = [_HEADS, *_rows(evaluation)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
         lines += [
             "",
-            *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows),
+            tables.as_text(_table(evaluation)),
             f"{evaluation.main.title} decides; the other figures are secondary, and corrected for being several",
             *_of_budget(evaluation),
         ]
@@ -323,14 +324,10 @@ def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
 
 def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
     """A result with its figures, for a document; statements and endpoints in it are foreign."""
-    lines = [f"**{escaped(headline)}**", ""]
+    lines = [f"**{tables.escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
-        lines += [_row(_HEADS), _row(("---",) * len(_HEADS)), *map(_row, _rows(evaluation)), ""]
+        lines += [tables.as_markdown(_table(evaluation), tables.escaped), ""]
         lines += [line for words in _of_budget(evaluation) for line in (words, "")]
     if evaluation is not None and evaluation.statements is not None:
         lines += [sheets_markdown([statement_sheet(evaluation.statements, rule=OF_PAIRS)], level=3), ""]
-    return "\n".join((*lines, *(f"- {escaped(remark)}" for remark in remarks)))
-
-
-def _row(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(map(escaped, cells))} |"
+    return "\n".join((*lines, *(f"- {tables.escaped(remark)}" for remark in remarks)))

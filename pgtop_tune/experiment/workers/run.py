@@ -10,10 +10,10 @@ from typing import Final, Protocol
 from msgspec import Struct, to_builtins
 
 from pgtop_tune.base.errors import PgtopError
-from pgtop_tune.base.units import counted, duration
+from pgtop_tune.base.units import counted
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, Outcome, failed
-from pgtop_tune.experiment.plan.run import Stopped
+from pgtop_tune.experiment.plan.run import Stopped, check_time
 
 # The interface to an engine that runs units of work beside servers. Another engine is one more file here.
 #
@@ -103,7 +103,17 @@ class Distribution:
 
 _BACK_S: Final = 60.0
 """A worker that has ended is waited for so long: its supervisor may start it again."""
-_LOOK_S: Final = 1.0
+LOOK_S: Final = 1.0
+
+
+async def comes_back(server: str, servers: Callable[[], Awaitable[Sequence[str]]]) -> bool:
+    """Whether the worker of a server is there again in time."""
+    deadline_s = time.monotonic() + _BACK_S
+    while time.monotonic() < deadline_s:
+        if server in await servers():
+            return True
+        await asyncio.sleep(LOOK_S)
+    return False
 
 
 class CellOnServer(Struct, frozen=True, kw_only=True):
@@ -135,7 +145,7 @@ class RunOnServers:
         self._log: Final = log
         self._servers: Final = tuple(servers)
         self._cells: Final = cells
-        self._spent_s: Final = outcome.spent_s
+        self._outcome: Final = outcome
         self._done = set(outcome.results)
         self._left: Final = Distribution(outcome.plan, self._done)
         self._news: Final = asyncio.Condition()
@@ -174,7 +184,7 @@ class RunOnServers:
             cell = self._left.next(server)
             if cell is None:
                 continue
-            self._check_time()
+            check_time(self._outcome, self._began_s)
             if not await self._made(server, cell):
                 self._left.give_up(server)
                 await self._tell_others()
@@ -202,17 +212,9 @@ class RunOnServers:
             return False
         except WorkerGone as gone:
             self._keep(failed(cell, gone.message), server)
-        if await self._is_back(server):
+        if await comes_back(server, self._cells.servers):
             return True
         self._cells.told(f"the worker of {server} has not come back: the others take its cells")
-        return False
-
-    async def _is_back(self, server: str) -> bool:
-        deadline_s = time.monotonic() + _BACK_S
-        while time.monotonic() < deadline_s:
-            if server in await self._cells.servers():
-                return True
-            await asyncio.sleep(_LOOK_S)
         return False
 
     def _keep(self, result: CellResult, server: str = "") -> None:
@@ -223,11 +225,3 @@ class RunOnServers:
             self._cells.told(f"cell {result.number}{f' on {at}' if at else ''} failed: {result.reason}")
         elif result.tps is not None:
             self._cells.told(f"cell {result.number} on {at}: {result.tps:.2f} tps")
-
-    def _check_time(self) -> None:
-        limit_s, took_s = self._plan.limits.time_s, self._spent_s + time.monotonic() - self._began_s
-        if limit_s is not None and took_s > limit_s:
-            raise Stopped(
-                f"it took {duration(took_s)}, and its limit is {duration(limit_s)}",
-                "`experiment report` shows what was measured; a plan with a larger limit begins anew",
-            )

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import Table
 from pgtop_tune.base.units import wall_moment
 from pgtop_tune.compare.reports.report import Chapter
 from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.reports.written import html
 from pgtop_tune.health.check import Finding, Language, Severity
 from pgtop_tune.health.formats.for_people import (

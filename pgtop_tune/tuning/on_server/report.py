@@ -10,11 +10,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import Table
 from pgtop_tune.base.units import counted, duration
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart
 from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.reports.tables import Table
 from pgtop_tune.compare.words import moment
 from pgtop_tune.experiment.prediction import score_words
 from pgtop_tune.experiment.switchback.state import SwitchbackState

@@ -13,11 +13,10 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.base.errors import PgtopError
-from pgtop_tune.base.units import about, duration
+from pgtop_tune.base.units import duration
 from pgtop_tune.experiment.plan.results import ExperimentLog
-from pgtop_tune.experiment.plan.run import SPARE_BYTES, Stopped
-from pgtop_tune.experiment.workers.run import UnitFailed, WorkerGone
+from pgtop_tune.experiment.plan.run import Stopped, check_room
+from pgtop_tune.experiment.workers.run import LOOK_S, UnitFailed, WorkerGone, comes_back
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import Attempts, ConditionsChanged, Evaluator, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import write_event
@@ -33,8 +32,6 @@ from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
 # arms
 # of an evaluation run on one server, so how fast the servers are is in no effect.
 
-_BACK_S: Final = 60.0
-_LOOK_S: Final = 1.0
 _Asked: TypeAlias = tuple[Phase, Point, Point]
 """What makes two evaluations the same question; one of the confirmation is never one of the search."""
 
@@ -146,7 +143,7 @@ class TuningOnServers:
                     self._parts.told(f"the conditions of {flight.server} go on changing; it takes no more evaluations")
             except WorkerGone as gone:
                 self._parts.told(f"an evaluation is lost: {gone.message}")
-                self._waiting[flight.server] = asyncio.ensure_future(self._is_back(flight.server))
+                self._waiting[flight.server] = asyncio.ensure_future(comes_back(flight.server, self._parts.servers))
             except UnitFailed as problem:
                 self._servers.remove(flight.server)
                 self._parts.told(f"{problem.message}; {flight.server} takes no more evaluations")
@@ -201,19 +198,11 @@ class TuningOnServers:
     async def _any_news(self) -> None:
         """Until a flight has landed, or a worker has come back or is given up."""
         running = [flight.task for flight in self._flights if not flight.task.done()]
-        await asyncio.wait([*running, *self._waiting.values()], timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*running, *self._waiting.values()], timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         for server in [server for server, task in self._waiting.items() if task.done()]:
             if not self._waiting.pop(server).result():
                 self._servers.remove(server)
                 self._parts.told(f"the worker of {server} has not come back: the others take its evaluations")
-
-    async def _is_back(self, server: str) -> bool:
-        deadline_s = time.monotonic() + _BACK_S
-        while time.monotonic() < deadline_s:
-            if server in await self._parts.servers():
-                return True
-            await asyncio.sleep(_LOOK_S)
-        return False
 
     async def _stopped(self) -> None:
         """Ends what is under way."""
@@ -329,7 +318,7 @@ class TuningRun:
     async def _check_limits(self) -> None:
         """Raises Stopped where it must not go on."""
         check_stop_file(self._parts.stop_file)
-        check_room(await self._parts.free_bytes())
+        check_room(await self._parts.free_bytes(), "pgtop-tune tune --resume")
 
 
 def check_conditions(events: Sequence[Event]) -> None:
@@ -346,19 +335,3 @@ def check_stop_file(stop_file: Path | None) -> None:
     """Raises Stopped where it is there."""
     if stop_file is not None and stop_file.exists():
         raise Stopped(f"{stop_file} is there", "remove it, then `pgtop-tune tune --resume`")
-
-
-def check_room(free_bytes: int | None) -> None:
-    """Raises Stopped where the disk of the data is nearly full."""
-    if free_bytes is not None and free_bytes < SPARE_BYTES:
-        raise Stopped(
-            f"{about(free_bytes)} are left on the disk of the data, less than {about(SPARE_BYTES)}",
-            "free some space, then `pgtop-tune tune --resume`",
-        )
-
-
-def why_unfinished(problem: BaseException) -> str:
-    """For the journal."""
-    if isinstance(problem, PgtopError):
-        return problem.message
-    return "stopped by a signal" if isinstance(problem, asyncio.CancelledError) else type(problem).__name__

@@ -33,7 +33,7 @@ from pgtop_tune.compare.sides.figures import (
     wait_rows,
 )
 from pgtop_tune.compare.sides.fingerprint import Fingerprints, fingerprints
-from pgtop_tune.compare.sides.material import ComparedRun, FactKind, LoadKey, Material
+from pgtop_tune.compare.sides.material import ComparedRun, FactKind, LoadKey, Material, Runs
 from pgtop_tune.compare.statement_rows import StatementComparison, compare_statements
 from pgtop_tune.compare.statistics.effect import (
     ASSUMED_SD,
@@ -165,7 +165,7 @@ COLDER: Final = 5.0
 """Percentage points of buffer hits at the start that make one cache colder than the other."""
 
 
-def phase_notes(a: Sequence[ComparedRun], b: Sequence[ComparedRun], period_s: int | None, no_verdict: str) -> list[str]:
+def phase_notes(a: Runs, b: Runs, period_s: int | None, no_verdict: str) -> list[str]:
     """The notes, in the order in which they are read.
 
     Args:
@@ -182,9 +182,7 @@ def phase_notes(a: Sequence[ComparedRun], b: Sequence[ComparedRun], period_s: in
     return notes
 
 
-def _checkpoint_words(
-    counts: Sequence[int], a: Sequence[ComparedRun], b: Sequence[ComparedRun], period_s: int | None
-) -> str:
+def _checkpoint_words(counts: Sequence[int], a: Runs, b: Runs, period_s: int | None) -> str:
     if period_s is not None:
         return f"checkpoints: A {counts[0]}, B {counts[1]}; whole cycles of {period_s} s are compared"
     if counts == [0, 0] and any(part for run in (*a, *b) for part, _ in run.gathered.sums(CHECKPOINT_WRITES.id)):
@@ -199,7 +197,7 @@ def _checkpoint_words(
     )
 
 
-def _unsteady(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
+def _unsteady(a: Runs, b: Runs) -> list[str]:
     return [
         f"{side} is not steady: {run.steady_words}"
         for side, runs in (("A", a), ("B", b))
@@ -208,7 +206,7 @@ def _unsteady(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     ]
 
 
-def _cold(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
+def _cold(a: Runs, b: Runs) -> list[str]:
     """Caches that were not alike when the first runs began."""
     hits = a[0].first_hits, b[0].first_hits
     if hits[0] is None or hits[1] is None or abs(hits[0][1] - hits[1][1]) < COLDER:
@@ -220,7 +218,7 @@ def _cold(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
     ]
 
 
-def _partial(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
+def _partial(a: Runs, b: Runs) -> list[str]:
     return [
         f"{side} was stopped early, after {run.seconds:.0f} s"
         for side, runs in (("A", a), ("B", b))
@@ -246,21 +244,21 @@ def between_runs(title: str, noise: RunNoise, effect: Effect) -> str:
     return f"{title}: {runs}, ±{100 * half:.1f} %; {known}"
 
 
-def _blocked(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
+def _blocked(a: Runs, b: Runs) -> list[str]:
     """One side was measured before the other."""
     if in_turn(a, b):
         return []
     return ["A and B were not measured in alternation (A B B A): order and change cannot be told apart"]
 
 
-def _without_queue(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
+def _without_queue(a: Runs, b: Runs) -> list[str]:
     return [
         f"{side} does not tell the CPU queue: its CPU and Client include that time"
         for side in sides_without_queue(a, b)
     ]
 
 
-def _unmerged(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> list[str]:
+def _unmerged(a: Runs, b: Runs) -> list[str]:
     """Percentiles of a record without histograms are of the whole run, and those of several make none of all."""
     without = [run.whole and not run.gathered.latencies() for run in (*a, *b)]
     if not any(without) or not (any(run.warm_up_s for run in (*a, *b)) or max(len(a), len(b)) > 1):
@@ -285,7 +283,7 @@ _LONGEST: Final = 120
 def to_settle(
     a: Material,
     b: Material,
-    runs: tuple[Sequence[ComparedRun], Sequence[ComparedRun]],
+    runs: tuple[Runs, Runs],
     prints: Fingerprints,
     needed: int | None,
 ) -> tuple[str, ...]:
@@ -327,7 +325,7 @@ def to_settle(
     )
 
 
-def _bench_run(side: Material, runs: Sequence[ComparedRun]) -> str:
+def _bench_run(side: Material, runs: Runs) -> str:
     """The load of a side as a command."""
     spec = next((run.spec for run in runs if run.spec is not None), None)
     if spec is None:
@@ -344,7 +342,7 @@ def _bench_run(side: Material, runs: Sequence[ComparedRun]) -> str:
     return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in (*words, *_connection(side)))
 
 
-def _seconds(runs: Sequence[ComparedRun]) -> int:
+def _seconds(runs: Runs) -> int:
     longest = math.ceil(max(run.seconds for run in runs) / 10.0) * 10
     return max(longest, SHORTEST_S if all(run.steady for run in runs) else STEADIER_S)
 
@@ -467,7 +465,7 @@ def compare(
     )  # fmt: skip
 
 
-_Phases = Mapping[LoadKey, Sequence[ComparedRun]]
+_Phases = Mapping[LoadKey, Runs]
 
 
 def _without_pairs(a: _Phases, b: _Phases) -> str:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.figures import FORESEEN, Figure
-from pgtop_tune.compare.sides.material import ComparedRun, Sums, blocks, quotient
+from pgtop_tune.compare.sides.material import ComparedRun, Runs, Sums, blocks, quotient
 from pgtop_tune.compare.statistics.before_after import mean_variance
 from pgtop_tune.compare.statistics.effect import (
     FEWEST,
@@ -56,11 +56,7 @@ class FigureRow(Struct, frozen=True):
     def change(self) -> tuple[float, float | None, float | None] | None:
         """The change and its interval, as shares (of A, or 0.01 for a percentage point); None without."""
         effect, scale = self.effect, 1.0 if self.figure.points is None else self.figure.points / 100.0
-        if effect is None:
-            return None
-        if effect.low is None or effect.high is None:
-            return effect.relative * scale, None, None
-        return effect.relative * scale, effect.low * scale, effect.high * scale
+        return None if effect is None else effect.scaled(scale)
 
 
 class RunHistory(Struct, frozen=True):
@@ -77,8 +73,8 @@ class RunHistory(Struct, frozen=True):
 
 def row_of(
     figure: Figure,
-    a: Sequence[ComparedRun],
-    b: Sequence[ComparedRun],
+    a: Runs,
+    b: Runs,
     period_s: int | None,
     earlier: RunHistory | None,
 ) -> FigureRow | None:
@@ -100,8 +96,8 @@ def row_of(
 
 def _effect_of_runs(
     figure: Figure,
-    a: Sequence[ComparedRun],
-    b: Sequence[ComparedRun],
+    a: Runs,
+    b: Runs,
     whole: tuple[float, float],
     earlier: RunHistory,
 ) -> tuple[Effect | None, RunNoise | None]:
@@ -116,7 +112,7 @@ def _effect_of_runs(
     change = math.log(whole[1] / whole[0]) if scale is None else (whole[1] - whole[0]) / scale
     found = runs_effect(*scaled, noise, ratio=ratio, change=change)
     if too_short(a) or too_short(b):
-        return replace(found, low=None, high=None, smallest_seen=None, chance=None), None
+        return found.without_interval(), None
     return found, noise
 
 
@@ -136,13 +132,13 @@ def _history(figure: Figure, earlier: RunHistory) -> RunSpread:
     return found + earlier.spreads.get(figure.id, RunSpread())
 
 
-def _of_runs(figure: Figure, runs: Sequence[ComparedRun]) -> list[float]:
+def _of_runs(figure: Figure, runs: Runs) -> list[float]:
     """One value of each run."""
     return [value for run in runs if (value := figure_of(figure, (run,))) is not None]
 
 
 def _effect_of_windows(
-    figure: Figure, a: Sequence[ComparedRun], b: Sequence[ComparedRun], whole: tuple[float, float], period_s: int | None
+    figure: Figure, a: Runs, b: Runs, whole: tuple[float, float], period_s: int | None
 ) -> Effect | None:
     step_s = max(run.gathered.step_s for run in (*a, *b))
     period = None if period_s is None else max(round(period_s / step_s), 1)
@@ -151,7 +147,7 @@ def _effect_of_windows(
         return None if figure.quantile is None else effect_of_whole(whole, (), (), step_s)
     length = block_length(values, period)
     effect = _of_blocks(figure, whole, _blocks(figure, a, length), _blocks(figure, b, length), length)
-    return None if effect is None else _in_seconds(effect, step_s)
+    return None if effect is None else replace(effect, block_s=effect.block_s * step_s)
 
 
 def _of_blocks(
@@ -159,23 +155,11 @@ def _of_blocks(
 ) -> Effect | None:
     if figure.points is not None:
         found = share_effect(a, b, figure.points)
-        return None if found is None else _told_from_whole(found, (whole[1] - whole[0]) / figure.points, length)
+        return None if found is None else replace(found.moved_to((whole[1] - whole[0]) / figure.points), block_s=length)
     return effect_of_whole(whole, a, b, length)
 
 
-def _told_from_whole(effect: Effect, relative: float, length: int) -> Effect:
-    """The blocks leave out the rest at the beginning, the table does not: the interval moves with the difference."""
-    off = relative - effect.relative
-    if effect.low is None or effect.high is None:
-        return replace(effect, relative=relative, block_s=length)
-    return replace(effect, relative=relative, low=effect.low + off, high=effect.high + off, block_s=length)
-
-
-def _in_seconds(effect: Effect, step_s: int) -> Effect:
-    return replace(effect, block_s=effect.block_s * step_s)
-
-
-def figure_of(figure: Figure, runs: Sequence[ComparedRun]) -> float | None:
+def figure_of(figure: Figure, runs: Runs) -> float | None:
     """Over everything behind the warm-up of all runs; None for a percentile that is not known of just that."""
     if figure.quantile is not None:
         if merged := _latencies(runs):
@@ -185,14 +169,14 @@ def figure_of(figure: Figure, runs: Sequence[ComparedRun]) -> float | None:
     return quotient(_sums(figure, runs))
 
 
-def _values(figure: Figure, runs: Sequence[ComparedRun]) -> list[float]:
+def _values(figure: Figure, runs: Runs) -> list[float]:
     """Step by step."""
     if figure.quantile is not None:
         return [value for each in _latencies(runs) if (value := figure.quantile.of(each)) is not None]
     return [part / whole for part, whole in _sums(figure, runs)]
 
 
-def _blocks(figure: Figure, runs: Sequence[ComparedRun], length: int) -> list[float]:
+def _blocks(figure: Figure, runs: Runs, length: int) -> list[float]:
     """Block by block; no block has seconds of two runs."""
     found: list[float | None] = []
     for run in runs:
@@ -205,17 +189,17 @@ def _blocks(figure: Figure, runs: Sequence[ComparedRun], length: int) -> list[fl
     return [value for value in found if value is not None]
 
 
-def _sums(figure: Figure, runs: Sequence[ComparedRun]) -> list[Sums]:
+def _sums(figure: Figure, runs: Runs) -> list[Sums]:
     return [each for run in runs for each in run.gathered.sums(figure.id, run.warm_up_s)]
 
 
-def _latencies(runs: Sequence[ComparedRun]) -> list[Merged]:
+def _latencies(runs: Runs) -> list[Merged]:
     """Histograms of all runs; empty where one of them has none."""
     found = [run.gathered.latencies(run.warm_up_s) for run in runs]
     return [each for histograms in found for each in histograms] if all(found) else []
 
 
-def aligned_period(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> int | None:
+def aligned_period(a: Runs, b: Runs) -> int | None:
     """Seconds of a checkpoint cycle, where both sides have at least four of them; the longer one's."""
     cycles = [_cycles(side) for side in (a, b)]
     if any(len(each) < FEWEST for each in cycles):
@@ -223,7 +207,7 @@ def aligned_period(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> int | 
     return round(max(median(each) for each in cycles))
 
 
-def whole_cycles(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:
+def whole_cycles(runs: Runs) -> tuple[ComparedRun, ...]:
     """The runs with so much left out at the begin that whole cycles remain: else one may have a checkpoint more."""
     cycle_s = median(_cycles(runs))
     found = []
@@ -234,7 +218,7 @@ def whole_cycles(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:
     return tuple(found)
 
 
-def _cycles(runs: Sequence[ComparedRun]) -> list[float]:
+def _cycles(runs: Runs) -> list[float]:
     found: list[float] = []
     for run in runs:
         moments = run.checkpoints_s or []

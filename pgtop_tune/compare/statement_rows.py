@@ -15,10 +15,9 @@ from statistics import fmean
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.figures import Better
-from pgtop_tune.compare.sides.material import ComparedRun, Counted, Look, mean_ms, summed
+from pgtop_tune.compare.sides.material import Counted, Look, Runs, mean_ms, summed
 from pgtop_tune.compare.statistics.before_after import mean_variance
 from pgtop_tune.compare.statistics.effect import (
     FEWEST,
@@ -118,7 +117,7 @@ class SideSums(Struct, frozen=True):
 class _Side:
     """Looks of the runs of a side."""
 
-    def __init__(self, runs: Sequence[ComparedRun]) -> None:
+    def __init__(self, runs: Runs) -> None:
         told = [run for run in runs if run.statements.behind(run.warm_up_s)]
         self.runs = [run.statements.behind(run.warm_up_s) for run in told]
         every = [run.statements.all_ms(run.warm_up_s) for run in told]
@@ -139,8 +138,8 @@ Measure = Callable[[Look], float | None]
 
 
 def compare_statements(
-    a: Sequence[ComparedRun],
-    b: Sequence[ComparedRun],
+    a: Runs,
+    b: Runs,
     *,
     comparable: bool,
     decisive: bool,
@@ -307,4 +306,4 @@ def _of_runs(
         within.append(mean_variance(steps) / fmean(steps) ** 2 if steps and fmean(steps) > 0.0 else 0.0)
     noise = run_noise(logs[0], logs[1], fmean(within), foreseen=foreseen)
     found = runs_effect(logs[0], logs[1], noise, change=math.log(whole[1] / whole[0]))
-    return replace(found, low=None, high=None, smallest_seen=None, chance=None) if short else found
+    return found.without_interval() if short else found

@@ -8,8 +8,7 @@ much again for those who wait for a session that waits.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import Final
 
@@ -17,7 +16,7 @@ from msgspec import Struct, field
 
 from pgtop_tune.base import units
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.host import CPU_BUSY, CPU_FOREIGN, CPU_STEAL
 from pgtop_tune.metrics.host_details import IO_OTHERS, IO_OWN
 from pgtop_tune.metrics.load import UNDER_WAY
@@ -29,8 +28,36 @@ from pgtop_tune.runtime.ports import Step
 #
 # A sink of whole frames: those that are kept of a run are thin.
 
+OF_OTHERS: Final = (CPU_FOREIGN, CPU_STEAL, IO_OTHERS, IO_OWN)
 _KEPT: Final = 130
 """Frames that metrics look back over (`catalogue`)."""
+
+
+class Means:
+    """Means over time, by name.
+
+    Attributes:
+        sums: (part, whole) of each.
+    """
+
+    def __init__(self) -> None:
+        self.sums: Final[dict[str, tuple[float, float]]] = {}
+
+    def add(self, name: str, part: float, whole: float) -> None:
+        """Some time more."""
+        parts, wholes = self.sums.get(name, (0.0, 0.0))
+        self.sums[name] = parts + part, wholes + whole
+
+    def add_metrics(self, metrics: Iterable[Metric], interval: Interval, seconds: float) -> None:
+        """The newest frame of an interval stands for so many seconds."""
+        for metric in metrics:
+            if (value := metric(interval)) is not None:
+                self.add(metric.id, value * seconds, seconds)
+
+    @property
+    def found(self) -> dict[str, float]:
+        """The means."""
+        return {name: part / whole for name, (part, whole) in self.sums.items() if whole > 0.0}
 
 
 class SurroundingsMeter:
@@ -39,11 +66,11 @@ class SurroundingsMeter:
     def __init__(self) -> None:
         self._frames: list[Frame] = []
         self._cpus = 0
-        self._sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._means = Means()
 
     def begin(self) -> None:
         """Only loads that run from now on count."""
-        self._sums.clear()
+        self._means = Means()
 
     def accept(self, step: Step) -> None:
         """See `FrameSink.accept`."""
@@ -60,15 +87,12 @@ class SurroundingsMeter:
     def _add(self, interval: Interval, seconds: float) -> None:
         if (cpu := interval.now(sections.cpu)) is not None:
             self._cpus = len(cpu.cores)
-        for metric in (CPU_FOREIGN, CPU_STEAL, CPU_BUSY, IO_OTHERS, IO_OWN):
-            if (value := metric(interval)) is not None:
-                self._sums[metric.id][0] += value * seconds
-                self._sums[metric.id][1] += seconds
+        self._means.add_metrics((*OF_OTHERS, CPU_BUSY), interval, seconds)
 
     @property
     def seen(self) -> Surroundings:
         """Since `begin`."""
-        means = {name: part / whole for name, (part, whole) in self._sums.items() if whole > 0.0}
+        means = self._means.found
         foreign, busy = means.get(CPU_FOREIGN.id), means.get(CPU_BUSY.id)
         own = None if foreign is None or busy is None else max(busy - foreign, 0.0)
         return Surroundings(

@@ -9,7 +9,7 @@ import difflib
 import importlib
 import math
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Final, Protocol
@@ -19,9 +19,17 @@ from msgspec import Struct
 import pgtop_tune.metrics
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.export.counters import COUNTERS
-from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows, WatchedInterval
+from pgtop_tune.export.exported import (
+    Exported,
+    MetricKind,
+    ReadPoints,
+    WantedRows,
+    WatchedInterval,
+    each_point,
+    one_point,
+)
 from pgtop_tune.export.states import STATES
-from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
+from pgtop_tune.metrics.catalogue import Keyed, Metric
 from pgtop_tune.metrics.load import ProgressMetric, Quantile
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.frame_window import FrameWindow
@@ -63,7 +71,7 @@ def _row(metric: Metric | ProgressMetric | Keyed[Any]) -> Exported:
         kind=MetricKind.GAUGE,
         unit=metric.unit,
         help=f"{metric.definition} Source: {metric.source}",
-        read=_of_family(metric.values) if isinstance(metric, Keyed) else _of_one(metric),
+        read=_of_family(metric) if isinstance(metric, Keyed) else one_point(metric),
         labels=(label_of(metric.id),) if keyed else (),
         wanted=WantedRows.WHEN_NAMED if metric.id.startswith(_MANY) else WantedRows.EVERYWHERE,
     )
@@ -81,19 +89,8 @@ def label_of(identity: str) -> str:
     raise KeyError(identity)
 
 
-def _of_one(value: Callable[[Interval], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
-    def read(interval: Interval) -> Iterable[ExportedPoint]:
-        found = value(interval)
-        return () if found is None else (ExportedPoint((), found),)
-
-    return read
-
-
-def _of_family(values: Callable[[Interval], Mapping[Any, float]]) -> Callable[[Interval], Iterable[ExportedPoint]]:
-    def read(interval: Interval) -> Iterable[ExportedPoint]:
-        return [ExportedPoint((str(key),), value) for key, value in values(interval).items()]
-
-    return read
+def _of_family(family: Keyed[Any]) -> ReadPoints:
+    return each_point(lambda interval: (((str(key),), value) for key, value in family.values(interval).items()))
 
 
 _LIKE: Final = 3

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows
+from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, ReadPoints, WantedRows, each_point
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Reading
 from pgtop_tune.model.absence import Unavailable
@@ -50,19 +50,13 @@ def _counters(
 ) -> tuple[Exported, ...]:
     """Columns of a view; a row that does not have one of them has no point there."""
 
-    def reader(field: str) -> Callable[[Interval], Iterable[ExportedPoint]]:
-        def read(interval: Interval) -> Iterable[ExportedPoint]:
+    def reader(field: str) -> ReadPoints:
+        def values(interval: Interval) -> Iterable[tuple[tuple[str, ...], float | None]]:
             sample = interval.now(section)
-            if sample is None:
-                return ()
-            found = ((row, getattr(row, field)) for row in rows(sample))
-            return [
-                ExportedPoint(tuple(word or "" for word in key(row)), value)
-                for row, value in found
-                if value is not None
-            ]
+            for row in () if sample is None else rows(sample):
+                yield tuple(word or "" for word in key(row)), getattr(row, field)
 
-        return read
+        return each_point(values)
 
     return tuple(
         Exported(

@@ -122,6 +122,24 @@ class ExportedPoint(NamedTuple):
     value: float
 
 
+ReadPoints = Callable[[Interval], Iterable[ExportedPoint]]
+"""Points of a row in an interval."""
+
+
+def one_point(value: Callable[[Interval], float | None]) -> ReadPoints:
+    """Return a reader of a number without labels; none where it cannot be said."""
+    return each_point(lambda interval: [((), value(interval))])
+
+
+def each_point(values: Callable[[Interval], Iterable[tuple[tuple[str, ...], float | None]]]) -> ReadPoints:
+    """Return a reader of labelled numbers, without those that cannot be said."""
+
+    def read(interval: Interval) -> Iterable[ExportedPoint]:
+        return [ExportedPoint(labels, value) for labels, value in values(interval) if value is not None]
+
+    return read
+
+
 class Exported(Struct, frozen=True):
     """One number, or one family of them told apart by labels.
 
@@ -141,7 +159,7 @@ class Exported(Struct, frozen=True):
     kind: MetricKind
     unit: str
     help: str
-    read: Callable[[Interval], Iterable[ExportedPoint]]
+    read: ReadPoints
     labels: tuple[str, ...] = ()
     wanted: WantedRows = WantedRows.EVERYWHERE
     section: Callable[[Frame], Reading | Unavailable] | None = None

@@ -9,7 +9,15 @@ from typing import Final
 from pgtop_tune import __version__
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.diagnosis.finding import Diagnosis
-from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind, WantedRows
+from pgtop_tune.export.exported import (
+    Exported,
+    ExportedPoint,
+    MetricKind,
+    ReadPoints,
+    WantedRows,
+    each_point,
+    one_point,
+)
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import activity_of, sessions
 from pgtop_tune.metrics.catalogue import Interval
@@ -50,7 +58,7 @@ def _absent(interval: Interval) -> Iterable[ExportedPoint]:
     return found
 
 
-def _of_server(pick: Callable[[ServerFacts], ExportedPoint]) -> Callable[[Interval], Iterable[ExportedPoint]]:
+def _of_server(pick: Callable[[ServerFacts], ExportedPoint]) -> ReadPoints:
     def read(interval: Interval) -> Iterable[ExportedPoint]:
         server = sections.server(interval.newest)
         return () if isinstance(server, Unavailable) else (pick(server),)
@@ -58,7 +66,7 @@ def _of_server(pick: Callable[[ServerFacts], ExportedPoint]) -> Callable[[Interv
     return read
 
 
-def _of_host(pick: Callable[[HostFacts], ExportedPoint]) -> Callable[[Interval], Iterable[ExportedPoint]]:
+def _of_host(pick: Callable[[HostFacts], ExportedPoint]) -> ReadPoints:
     def read(interval: Interval) -> Iterable[ExportedPoint]:
         host = interval.newest.host
         return () if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable) else (pick(host.facts),)
@@ -92,30 +100,26 @@ def _wait_events(interval: Interval) -> Iterable[ExportedPoint]:
     return [ExportedPoint(labels, mean) for labels, mean in sorted(found.items())]
 
 
-def _latency(interval: Interval) -> Iterable[ExportedPoint]:
-    found = ((f"{quantile.per_cent:g}", quantile(interval)) for quantile in QUANTILES)
-    return [ExportedPoint((per_cent,), value) for per_cent, value in found if value is not None]
+def _latency(interval: Interval) -> Iterable[tuple[tuple[str, ...], float | None]]:
+    return (((f"{quantile.per_cent:g}",), quantile(interval)) for quantile in QUANTILES)
 
 
-def _of_senders(pick: Callable[[SenderLag], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
-    def read(interval: Interval) -> Iterable[ExportedPoint]:
+def _of_senders(pick: Callable[[SenderLag], float | None]) -> ReadPoints:
+    def values(interval: Interval) -> Iterable[tuple[tuple[str, ...], float | None]]:
         interval.now(sections.replication)
-        found = ((lag.sender, pick(lag)) for lag in sender_lags(interval))
-        return [
-            ExportedPoint((sender.application_name or "", sender.client or "", str(sender.pid)), value)
-            for sender, value in found
-            if value is not None
-        ]
+        for lag in sender_lags(interval):
+            sender = lag.sender
+            yield (sender.application_name or "", sender.client or "", str(sender.pid)), pick(lag)
 
-    return read
+    return each_point(values)
 
 
-def _of_slots(pick: Callable[[SlotState], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
-    def read(interval: Interval) -> Iterable[ExportedPoint]:
-        found = ((state.slot, pick(state)) for state in slot_states(interval))
-        return [ExportedPoint((slot.slot_name, slot.slot_type), value) for slot, value in found if value is not None]
-
-    return read
+def _of_slots(pick: Callable[[SlotState], float | None]) -> ReadPoints:
+    return each_point(
+        lambda interval: (
+            ((state.slot.slot_name, state.slot.slot_type), pick(state)) for state in slot_states(interval)
+        )
+    )
 
 
 def _skipped(interval: Interval) -> Iterable[ExportedPoint]:
@@ -127,46 +131,35 @@ def _skipped(interval: Interval) -> Iterable[ExportedPoint]:
     ]
 
 
-def _scores(interval: Interval) -> list[ExportedPoint]:
+def _scores(interval: Interval) -> Iterable[tuple[tuple[str, ...], float | None]]:
     """Of the database that this program is connected to."""
     sample, server = interval.now(sections.relations), sections.server(interval.newest)
     if sample is None or isinstance(server, Unavailable):
-        return []
-    return [
-        ExportedPoint((server.database, table.name, table.kind), table.autovacuum_score)
-        for table in sample.tables
-        if table.autovacuum_score is not None
-    ]
+        return ()
+    return (((server.database, table.name, table.kind), table.autovacuum_score) for table in sample.tables)
 
 
-def _highest_score(interval: Interval) -> Iterable[ExportedPoint]:
+def _highest_score(interval: Interval) -> float | None:
     """Tables that autovacuum leaves alone have scores, too: they would hide the others."""
     taken = (vacuum for vacuum in table_vacuums(interval) if vacuum.enabled is not False or _must_freeze(vacuum))
     scores = (vacuum.table.autovacuum_score for vacuum in taken)
-    highest = max((score for score in scores if score is not None), default=None)
-    return () if highest is None else (ExportedPoint((), highest),)
+    return max((score for score in scores if score is not None), default=None)
 
 
 def _must_freeze(vacuum: TableVacuum) -> bool:
     return vacuum.freeze_percent is not None and vacuum.freeze_percent >= 100.0
 
 
-def _of_receiver(pick: Callable[[ReceiverLag], float | None]) -> Callable[[Interval], Iterable[ExportedPoint]]:
-    def read(interval: Interval) -> Iterable[ExportedPoint]:
-        lag = receiver_lag(interval)
-        value = None if lag is None else pick(lag)
-        return () if value is None else (ExportedPoint((), value),)
-
-    return read
+def _of_receiver(pick: Callable[[ReceiverLag], float | None]) -> ReadPoints:
+    return one_point(lambda interval: None if (lag := receiver_lag(interval)) is None else pick(lag))
 
 
-def _xid_age(interval: Interval) -> Iterable[ExportedPoint]:
+def _xid_age(interval: Interval) -> float | None:
     limits = interval.now(sections.database_limits)
     if limits is None:
-        return ()
+        return None
     ages = [age(limits.next_xid, database.frozen_xid) for database in limits.databases]
-    oldest = max((each for each in ages if each is not None), default=None)
-    return () if oldest is None else (ExportedPoint((), oldest),)
+    return max((each for each in ages if each is not None), default=None)
 
 
 def _findings(interval: Interval) -> Iterable[ExportedPoint]:
@@ -174,9 +167,8 @@ def _findings(interval: Interval) -> Iterable[ExportedPoint]:
     return [ExportedPoint((each.rule, str(each.kind), str(rank)), 1.0) for rank, each in found]
 
 
-def _finding_shares(interval: Interval) -> Iterable[ExportedPoint]:
-    found = _diagnosis(interval).findings
-    return [ExportedPoint((each.rule,), each.share) for each in found if each.share is not None]
+def _finding_shares(interval: Interval) -> Iterable[tuple[tuple[str, ...], float | None]]:
+    return (((each.rule,), each.share) for each in _diagnosis(interval).findings)
 
 
 def _diagnosis(interval: Interval) -> Diagnosis:
@@ -192,7 +184,7 @@ def _gauge(
     identity: str,
     unit: str,
     help: str,
-    read: Callable[[Interval], Iterable[ExportedPoint]],
+    read: ReadPoints,
     labels: tuple[str, ...] = (),
     wanted: WantedRows = WantedRows.EVERYWHERE,
 ) -> Exported:
@@ -218,7 +210,7 @@ STATES: Final = (
     _gauge("finding", "", "1 for each finding, most important first; what the line under the header says is rank 1.",
            _findings, ("rule", "kind", "rank"), WantedRows.NOT_IN_TABLES),
     _gauge("finding.share", "", "Share of a transaction's time, or of a limit, that a finding is about; 0 to 1.",
-           _finding_shares, ("rule",), WantedRows.NOT_IN_TABLES),
+           each_point(_finding_shares), ("rule",), WantedRows.NOT_IN_TABLES),
     _gauge("server.started_at", "s", "Start time of the server; seconds since the epoch. Source: pg_postmaster_start_time()",
            _of_server(lambda server: ExportedPoint((), server.started_ms / 1000.0)), wanted=WantedRows.NOT_IN_TABLES),
     _gauge("server.in_recovery", "", "1 on a standby. Source: pg_is_in_recovery()",
@@ -233,8 +225,8 @@ STATES: Final = (
            "Source: pg_stat_activity sampled several times a second, or pg_wait_sampling", _wait_events,
            ("wait_event_type", "wait_event", "counted")),
     _gauge("client.latency.percentile", "ms", "Percentiles of the newest complete second of pgbench's log, or of as many seconds up to it as a p99 needs, ten at most.",
-           _latency, ("percentile",)),
-    _gauge("server.oldest_xid_age", "", "Transactions since the oldest datfrozenxid; at two thousand million the server refuses writes. Source: age(datfrozenxid) of pg_database", _xid_age),
+           each_point(_latency), ("percentile",)),
+    _gauge("server.oldest_xid_age", "", "Transactions since the oldest datfrozenxid; at two thousand million the server refuses writes. Source: age(datfrozenxid) of pg_database", one_point(_xid_age)),
     _gauge("replication.behind", "bytes", "WAL a standby has not replayed. Source: pg_stat_replication",
            _of_senders(lambda lag: lag.total_bytes), _SENDER),
     _gauge("replication.write_lag", "ms", "Source: pg_stat_replication.write_lag",
@@ -258,7 +250,7 @@ STATES: Final = (
     _gauge("slot.sync_skipped", "", "1 while the synchronization of the slot to this standby is skipped, with the reason; "
            "from 19 on. Source: pg_replication_slots.slotsync_skip_reason", _skipped, (*_SLOT, "reason")),
     _gauge("autovacuum.highest_score", "", "Of the tables of this database that autovacuum takes: from 1 on, the "
-           "highest first; from 19 on. Source: pg_stat_autovacuum_scores.score", _highest_score),
+           "highest first; from 19 on. Source: pg_stat_autovacuum_scores.score", one_point(_highest_score)),
     _gauge("autovacuum.score", "", "Of each table on page 8, those with autovacuum_enabled=off as well; a TOAST table has the name of its table and kind=toast; from 19 on. "
-           "Source: pg_stat_autovacuum_scores.score", _scores, ("datname", "relname", "kind"), WantedRows.WHEN_NAMED),
+           "Source: pg_stat_autovacuum_scores.score", each_point(_scores), ("datname", "relname", "kind"), WantedRows.WHEN_NAMED),
 )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
@@ -151,19 +150,6 @@ def log_grid(
     return _within([start * factor**step for step in steps], start, low, high, whole=whole)
 
 
-def linear_grid(
-    start: float, low: float, high: float, step: float, *, each_way: int = 8, whole: bool = True
-) -> tuple[list[float], int]:
-    """Numbers start + i · step, as `log_grid` gives its own.
-
-    Raises:
-        ValueError: The start is not within both ends, or the step not above 0.
-    """
-    if not low <= start <= high or step <= 0.0:
-        raise ValueError("a linear grid needs low ≤ start ≤ high and a step above 0")
-    return _within([start + count * step for count in range(-each_way, each_way + 1)], start, low, high, whole=whole)
-
-
 def _within(numbers: Sequence[float], start: float, low: float, high: float, *, whole: bool) -> tuple[list[float], int]:
     cut = [min(max(number, low), high) for number in numbers]
     kept = [start]
@@ -234,6 +220,3 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
         if any(knob.restart for knob in knobs):
             return self.restart_cost
         return self.machine_cost if any(knob.machine for knob in knobs) else self.cost
-
-
-NO_FIGURES: Mapping[str, float] = MappingProxyType({})

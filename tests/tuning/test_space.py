@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pgtop_tune.tuning.plan import Dimension, Space, linear_grid, log_grid
+from pgtop_tune.tuning.plan import Dimension, Space, log_grid
 
 NUMBERS = st.floats(0.001, 1e9)
 
@@ -19,19 +19,15 @@ def test_a_grid_rises_within_its_ends_and_has_the_start(
     a: float, b: float, c: float, whole: bool, factor: float
 ) -> None:
     low, start, high = sorted((a, b, c))
-    for numbers, place in (
-        log_grid(start, low, high, factor=factor, whole=whole),
-        linear_grid(start, low, high, max(high / 10.0, 0.5), whole=whole),
-    ):
-        assert numbers[place] == start
-        assert all(one < other for one, other in pairwise(numbers))
-        assert low <= numbers[0]
-        assert numbers[-1] <= high
+    numbers, place = log_grid(start, low, high, factor=factor, whole=whole)
+    assert numbers[place] == start
+    assert all(one < other for one, other in pairwise(numbers))
+    assert low <= numbers[0]
+    assert numbers[-1] <= high
 
 
 def test_a_log_grid_doubles_and_is_cut_at_a_bound() -> None:
     assert log_grid(64, 10, 300) == ([10.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0], 3)
-    assert linear_grid(0.9, 0.5, 1.0, 0.1, whole=False)[1] == 4
 
 
 def test_small_whole_numbers_stand_once() -> None:
@@ -58,7 +54,3 @@ def test_going_between_two_points_takes_a_restart_only_if_such_a_knob_differs() 
     assert space.values((1, 1)) == {"shared_buffers": "2GB", "work_mem": "8MB"}
     with pytest.raises(ValueError, match="each name once"):
         Space((space.dimensions[0], space.dimensions[0]))
-
-
-def test_a_linear_grid_may_go_below_nothing() -> None:
-    assert linear_grid(-1, -2, 2, 1) == ([-2.0, -1.0, 0.0, 1.0, 2.0], 1)

@@ -8,7 +8,14 @@ from typing import Final
 from pgtop_tune.base import units
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.compare.sides.figures import disks_by_role
-from pgtop_tune.compare.sides.material import ComparedRun, Fact, FactKind, condition_fact, identity_fact, setting_fact
+from pgtop_tune.compare.sides.material import (
+    Fact,
+    FactKind,
+    Runs,
+    condition_fact,
+    identity_fact,
+    setting_fact,
+)
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
@@ -94,7 +101,7 @@ class FactsSeen:
         if not isinstance(frame.bench, Unavailable):
             self._runs[frame.bench.run.run] = frame.bench.run
 
-    def found(self, runs: Sequence[ComparedRun]) -> tuple[Fact, ...]:
+    def found(self, runs: Runs) -> tuple[Fact, ...]:
         """The fingerprint.
 
         Args:
@@ -255,7 +262,7 @@ def _scale(estimated: float, branches: float) -> float:
     return float(round(branches)) if agree else float(f"{estimated:.2g}")
 
 
-def _warmth(runs: Sequence[ComparedRun]) -> Iterator[Fact]:
+def _warmth(runs: Runs) -> Iterator[Fact]:
     """How warm the cache was when the first run began."""
     hits = runs[0].first_hits if runs else None
     if hits is not None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun
+from pgtop_tune.compare.sides.material import BUDGET_S, Budget, Runs
 from pgtop_tune.compare.statistics.before_after import mean_variance
 from pgtop_tune.compare.statistics.effect import (
     TIMES,
@@ -249,7 +249,7 @@ WITH_QUEUE: Final = "queue included"
 _WITH_QUEUE: Final = (CPU, CLIENT)
 
 
-def sides_without_queue(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> tuple[str, ...]:
+def sides_without_queue(a: Runs, b: Runs) -> tuple[str, ...]:
     """The one of "A" and "B" that does not tell the CPU queue; none where both are alike in that."""
     untold = [name for name, runs in (("A", a), ("B", b)) if not any(each.queue_told for each in _budgets(runs))]
     return tuple(untold) if len(untold) == 1 else ()
@@ -282,8 +282,8 @@ class WaitRow(Struct, frozen=True):
 
 
 def wait_rows(
-    a: Sequence[ComparedRun],
-    b: Sequence[ComparedRun],
+    a: Runs,
+    b: Runs,
     latency_ms: tuple[float | None, float | None],
     *,
     windows: bool = False,
@@ -349,7 +349,7 @@ def wait_rows(
 
 
 def _effect(
-    runs: tuple[Sequence[ComparedRun], Sequence[ComparedRun]],
+    runs: tuple[Runs, Runs],
     budgets: tuple[Sequence[Budget], Sequence[Budget]],
     labels: Sequence[str],
     whole: float,
@@ -366,7 +366,7 @@ def _effect(
     return runs_effect(left, right, run_noise(left, right, within, foreseen=False), ratio=False, change=b - a)
 
 
-def _budgets(runs: Sequence[ComparedRun]) -> list[Budget]:
+def _budgets(runs: Runs) -> list[Budget]:
     """Those behind the warm-ups."""
     return [
         budget

@@ -115,6 +115,27 @@ def material_of_looks(found: Iterable[MinuteLook], name: str) -> Material | None
     )
 
 
+class CheckpointsSeen:
+    """Checkpoints that began in a stretch of frames.
+
+    Attributes:
+        began_s: When, as the stretch tells moments; None before it is known whether one did.
+    """
+
+    def __init__(self) -> None:
+        self.began_s: list[float] | None = None
+        self._counted_s = 0.0
+
+    def take(self, interval: Interval, at_s: float) -> None:
+        """The newest frame of the interval, at its moment."""
+        pair = interval.pair(sections.checkpoints, over_gaps=True)
+        between = None if pair is None or pair[1].at_s <= self._counted_s else checkpoints_between(*pair)
+        if pair is None or between is None:
+            return
+        self._counted_s = pair[1].at_s
+        self.began_s = [*(self.began_s or ()), *([at_s] if sum(between) else ())]
+
+
 class _Reading:
     """Frames so far."""
 
@@ -165,7 +186,7 @@ class _RunReading:
         self._began_s: float | None = None
         self._began_ms = 0 if run is None else run.started_ms
         self._ended_s = 0.0
-        self._checkpoints: list[float] | None = None
+        self._checkpoints = CheckpointsSeen()
         self._budgets: list[Budget] = []
         self._due_s = BUDGET_S
         self._looks = 0
@@ -175,7 +196,6 @@ class _RunReading:
         self._judged: list[Frame] = [] if before is None else [thin(before)]
         self._newest: Frame | None = None
         self._elapsed_s = 0.0
-        self._counted_s = 0.0
         self._folded = False
         self._statements = StatementsSeen()
 
@@ -193,7 +213,7 @@ class _RunReading:
             at_s = frame.elapsed_s - self._began_s - seconds / 2
             for figure, part, whole in frame_sums(interval, seconds, loaded=self._last is not None):
                 self._gathered.add(figure, at_s, part, whole)
-            self._look_for_checkpoints(interval, frame.elapsed_s - self._began_s)
+            self._checkpoints.take(interval, frame.elapsed_s - self._began_s)
         self._ended_s = frame.elapsed_s
         if isinstance(frame.bench, BenchSample) and self._last is not None:
             self._take_load(frame.bench)
@@ -222,17 +242,6 @@ class _RunReading:
             at_s = second.second - self._began_ms / 1000.0
             if -_LATE <= at_s <= so_far_s + _LATE and second.logged:
                 gathered.add_latencies(at_s, second)
-
-    def _look_for_checkpoints(self, interval: Interval, at_s: float) -> None:
-        pair = interval.pair(sections.checkpoints, over_gaps=True)
-        between = None if pair is None or pair[1].at_s <= self._counted_s else checkpoints_between(*pair)
-        if pair is None or between is None:
-            return
-        self._counted_s = pair[1].at_s
-        if self._checkpoints is None:
-            self._checkpoints = []
-        if sum(between):
-            self._checkpoints.append(at_s)
 
     def _due(self, at_s: float) -> bool:
         """Once in ten seconds."""
@@ -276,7 +285,7 @@ class _RunReading:
             warm_up_s=warm_up_s,
             steady=None if steady is None else steady.steady,
             steady_words="" if steady is None else steady.reason,
-            checkpoints_s=self._checkpoints,
+            checkpoints_s=self._checkpoints.began_s,
             budgets=self._budgets,
             looks=self._looks,
             at_cap={f"{disk}: {self._reached[disk]}": count for disk, count in self._at_cap.items()},

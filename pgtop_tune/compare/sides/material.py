@@ -505,6 +505,9 @@ class ComparedRun(Struct):
         )
 
 
+Runs = Sequence[ComparedRun]
+
+
 class DatasetMade(Struct, frozen=True):
     """What `bench init` told.
 

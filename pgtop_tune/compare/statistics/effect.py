@@ -342,6 +342,23 @@ class Effect(Struct, frozen=True):
         """Whether the whole interval is closer to 0 than this."""
         return self.low is not None and self.high is not None and self.low >= -share and self.high <= share
 
+    def without_interval(self) -> Effect:
+        """The same, of which nothing certain is said."""
+        return replace(self, low=None, high=None, smallest_seen=None, chance=None)
+
+    def moved_to(self, relative: float) -> Effect:
+        """Another difference, with its interval: blocks leave out the rest at the beginning, a table does not."""
+        off = relative - self.relative
+        if self.low is None or self.high is None:
+            return replace(self, relative=relative)
+        return replace(self, relative=relative, low=self.low + off, high=self.high + off)
+
+    def scaled(self, scale: float) -> tuple[float, float | None, float | None]:
+        """The difference and its interval, times so much."""
+        if self.low is None or self.high is None:
+            return self.relative * scale, None, None
+        return self.relative * scale, self.low * scale, self.high * scale
+
 
 class RunSpread(Struct, frozen=True):
     """How runs of one setting differ among each other.
@@ -368,32 +385,8 @@ def spread_of(groups: Sequence[Sequence[float]]) -> RunSpread:
     return found
 
 
-def effect_of(a: Sequence[float], b: Sequence[float], period: int | None = None) -> Effect | None:
-    """How B differs from A; None when one of them is empty or its mean is not above 0.
-
-    Args:
-        a, b: Evenly spaced readings of a positive number (transactions per second, milliseconds).
-        period: Steps of something that recurs in both (checkpoints).
-    """
-    if not a or not b or fmean(a) <= 0 or fmean(b) <= 0:
-        return None
-    length = block_length((a, b), period)
-    blocks_a, blocks_b = block_means(a, length), block_means(b, length)
-    if min(len(blocks_a), len(blocks_b)) < FEWEST:
-        return Effect(
-            relative=fmean(b) / fmean(a) - 1.0,
-            low=None,
-            high=None,
-            blocks_a=len(blocks_a),
-            blocks_b=len(blocks_b),
-            block_s=length,
-            smallest_seen=None,
-        )
-    return _of_blocks(fmean(blocks_b) / fmean(blocks_a), blocks_a, blocks_b, length)
-
-
 def effect_of_whole(whole: tuple[float, float], a: Sequence[float], b: Sequence[float], length: int) -> Effect | None:
-    """The same for a figure that is no mean of its blocks, as a percentile: it is told from the whole windows.
+    """How B differs from A, told from the whole windows; None where one of these figures is not above 0.
 
     Args:
         whole: The figure over all of A, and of B.
@@ -404,15 +397,7 @@ def effect_of_whole(whole: tuple[float, float], a: Sequence[float], b: Sequence[
         return None
     ratio = whole[1] / whole[0]
     if min(len(a), len(b)) < FEWEST or min(fmean(a), fmean(b)) <= 0:
-        return Effect(
-            relative=ratio - 1.0,
-            low=None,
-            high=None,
-            blocks_a=len(a),
-            blocks_b=len(b),
-            block_s=length,
-            smallest_seen=None,
-        )
+        return Effect(ratio - 1.0, None, None, len(a), len(b), length, None)
     return _of_blocks(ratio, a, b, length)
 
 

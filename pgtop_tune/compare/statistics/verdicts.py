@@ -7,12 +7,12 @@ then. Within one run, before and after a moment, verdicts take as many checkpoin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from statistics import fmean
 from typing import Final
 
 from pgtop_tune.compare.sides.figures import Better
-from pgtop_tune.compare.sides.material import ComparedRun
+from pgtop_tune.compare.sides.material import Runs
 from pgtop_tune.compare.statistics.before_after import CONDITIONS, unlike
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, verdict, without_verdict
 
@@ -30,8 +30,8 @@ _EXPLAINING: Final = {Verdict.BETTER: MORE, Verdict.WORSE: LESS}
 
 
 def why_no_verdict(
-    a: Sequence[ComparedRun],
-    b: Sequence[ComparedRun],
+    a: Runs,
+    b: Runs,
     *,
     one_run: bool = False,
     windows: bool = False,
@@ -65,18 +65,18 @@ def why_no_verdict(
     return ""
 
 
-def unfit(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> str:
+def unfit(a: Runs, b: Runs) -> str:
     """Return which run must not be compared, and why: not valid, or partial; "" where all may."""
     reasons = ((side, run.why_no_reference) for side, runs in (("A", a), ("B", b)) for run in runs)
     return next((f"a run of {side} {reason}" for side, reason in reasons if reason), "")
 
 
-def too_short(runs: Sequence[ComparedRun]) -> bool:
+def too_short(runs: Runs) -> bool:
     """Whether one of them is too short to be compared."""
     return any(run.seconds - run.warm_up_s < SHORTEST_S for run in runs)
 
 
-def in_turn(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> bool:
+def in_turn(a: Runs, b: Runs) -> bool:
     """Whether runs of both sides followed each other so that a drift weighs on both alike: A B B A, A B A B."""
     if min(len(a), len(b)) < 2:
         return False
@@ -85,7 +85,7 @@ def in_turn(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> bool:
     return all(places) and abs(fmean(places[0]) - fmean(places[1])) <= 1.0
 
 
-def _unlike(a: Sequence[ComparedRun], b: Sequence[ComparedRun], changed: Collection[str]) -> str:
+def _unlike(a: Runs, b: Runs, changed: Collection[str]) -> str:
     """What else differs between two parts of one run."""
     if checkpoints_alike(a, b) is False:
         return "checkpoints took different shares of A and B"
@@ -98,7 +98,7 @@ def _unlike(a: Sequence[ComparedRun], b: Sequence[ComparedRun], changed: Collect
     return "" if found is None else found.sentence
 
 
-def checkpoints_alike(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> bool | None:
+def checkpoints_alike(a: Runs, b: Runs) -> bool | None:
     """Whether both sides have as many checkpoints for their length; None where that is not known."""
     checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
     if any(None in side for side in checkpoints):

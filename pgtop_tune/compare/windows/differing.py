@@ -413,7 +413,7 @@ def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
         b=whole[1],
         effect=effect,
         told=told,
-        change=None if effect is None else _scaled(effect, scale),
+        change=None if effect is None else effect.scaled(scale),
         size=None if effect is None else standardised(effect, ratio=told is ToldChange.SHARE),
         apart=_apart(steps[0], steps[1]),
         verdict="",
@@ -446,26 +446,8 @@ def _difference(whole: tuple[float, float], means: tuple[list[float], list[float
     found = share_effect(*means, of) if all(means) else None
     if found is None:
         difference = (whole[1] - whole[0]) / of if of > 0 else 0.0
-        return Effect(
-            relative=difference,
-            low=None,
-            high=None,
-            blocks_a=len(means[0]),
-            blocks_b=len(means[1]),
-            block_s=1,
-            smallest_seen=None,
-        )
-    # Blocks leave out the rest at the beginning, the table does not: the interval moves with the difference.
-    off = (whole[1] - whole[0]) / of - (fmean(means[1]) - fmean(means[0])) / of
-    if found.low is None or found.high is None:
-        return replace(found, relative=found.relative + off)
-    return replace(found, relative=found.relative + off, low=found.low + off, high=found.high + off)
-
-
-def _scaled(effect: Effect, scale: float) -> tuple[float, float | None, float | None]:
-    if effect.low is None or effect.high is None:
-        return effect.relative * scale, None, None
-    return effect.relative * scale, effect.low * scale, effect.high * scale
+        return Effect(difference, None, None, len(means[0]), len(means[1]), 1, None)
+    return found.moved_to((whole[1] - whole[0]) / of)
 
 
 def _notes(a: Side, b: Side, rows: Sequence[Differing]) -> list[str]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.figures import disks_by_role, frame_sums, line_sums
-from pgtop_tune.compare.sides.from_recording import budget_of, key_of, spec_of
+from pgtop_tune.compare.sides.from_recording import CheckpointsSeen, budget_of, key_of, spec_of
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, Gathered, LoadKey, Material, StatementsSeen
 from pgtop_tune.metrics import (
     ceilings,
@@ -24,7 +24,6 @@ from pgtop_tune.metrics import (
     load,
     own_cost,
     pooler,
-    sections,
     server,
     stall,
     statements,
@@ -33,7 +32,6 @@ from pgtop_tune.metrics import (
 )
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import ProgressMetric, under_way
-from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.model.bench import BenchRun, BenchSample, RunState
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
@@ -196,8 +194,7 @@ class _Reading:
         self._loads: dict[int, BenchRun] = {}
         self._run_before: int | None = None
         self._progress_s: dict[int, float] = {}
-        self._checkpoints: list[float] | None = None
-        self._counted_s = 0.0
+        self._checkpoints = CheckpointsSeen()
         self._budgets: list[Budget] = []
         self._due_s = BUDGET_S
 
@@ -227,7 +224,7 @@ class _Reading:
             self._take_number(number, value, at_s, seconds)
         self._take_load(frame, at_s)
         self.take_late(frame)
-        self._look_for_checkpoints(interval, frame.elapsed_s - self._first.elapsed_s)
+        self._checkpoints.take(interval, frame.elapsed_s - self._first.elapsed_s)
         if frame.elapsed_s - self._first.elapsed_s >= self._due_s:
             self._due_s = frame.elapsed_s - self._first.elapsed_s + BUDGET_S
             found = budget_of(
@@ -272,16 +269,6 @@ class _Reading:
             if second.logged and -0.5 <= at_s < length_s:
                 self._gathered.add_latencies(at_s, second)
 
-    def _look_for_checkpoints(self, interval: Interval, at_s: float) -> None:
-        pair = interval.pair(sections.checkpoints, over_gaps=True)
-        between = None if pair is None or pair[1].at_s <= self._counted_s else checkpoints_between(*pair)
-        if pair is None or between is None:
-            return
-        self._counted_s = pair[1].at_s
-        self._checkpoints = self._checkpoints or []
-        if sum(between):
-            self._checkpoints.append(at_s)
-
     def finished(self, name: str) -> Side | None:
         """What came of it."""
         first, last = self._first, self._last
@@ -293,7 +280,7 @@ class _Reading:
             key=key_of(loads[0]) if loads else LoadKey(),
             gathered=self._gathered,
             seconds=last.elapsed_s - first.elapsed_s,
-            checkpoints_s=self._checkpoints,
+            checkpoints_s=self._checkpoints.began_s,
             budgets=self._budgets,
             spec=spec_of(loads[0]) if loads else None,
             statements=self._statements,

@@ -350,14 +350,6 @@ class Outcome(Struct, frozen=True, kw_only=True):
         words += ["--workers ADDRESS"] if self.workers else []
         return " ".join(words)
 
-    def of_arm(self, arm: str) -> tuple[tuple[Cell, CellResult], ...]:
-        """Its cells with a result, in order."""
-        return tuple(
-            (cell, self.results[cell.number])
-            for cell in self.plan.cells
-            if cell.arm == arm and cell.number in self.results
-        )
-
     @property
     def complete(self) -> bool:
         """Whether every cell has a result."""

@@ -18,6 +18,7 @@ from pgtop_tune.compare.sides.figures import frame_sums, line_sums
 from pgtop_tune.compare.sides.from_recording import budget_of
 from pgtop_tune.compare.sides.material import BUDGET_S, LatencySums, StatementsSeen
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
+from pgtop_tune.experiment.attribution import OF_OTHERS, Means
 from pgtop_tune.experiment.switchback.arms import CYCLES_PER_PAIR, SETTLE_S, Arm, Block, Rival
 from pgtop_tune.experiment.switchback.state import Ending, Over
 from pgtop_tune.metrics import sections, server
@@ -114,8 +115,8 @@ class OpenBlock:
         self._began_ms = self._ended_ms = 0
         self.began_s = 0.0
         self._tps: list[float] = []
-        self._sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        self._means: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._sums = Means()
+        self._means = Means()
         self._waits: defaultdict[str, float] = defaultdict(float)
         self._waited = self._budget_s = 0.0
         self._latencies = LatencySums()
@@ -143,16 +144,15 @@ class OpenBlock:
         self._ended_ms = frame.taken_at_ms
         self._statements.take(frame)
         for figure, part, whole in frame_sums(interval, seconds, loaded=self._loaded):
-            self._add(self._sums, figure, part, whole)
+            self._sums.add(figure, part, whole)
         self._add_transactions(interval, line_before_s)
-        for metric in (CHECKPOINT_WRITES, CPU_FOREIGN, CPU_STEAL, IO_OTHERS, IO_OWN):
-            if (value := metric(interval)) is not None:
-                value = float(value > 0.0) if metric is CHECKPOINT_WRITES else value
-                self._add(self._means, metric.id, value * seconds, seconds)
+        self._means.add_metrics(OF_OTHERS, interval, seconds)
+        if (writes := CHECKPOINT_WRITES(interval)) is not None:
+            self._means.add(CHECKPOINT_WRITES.id, seconds if writes > 0.0 else 0.0, seconds)
         if (cpu := interval.now(sections.cpu)) is not None:
             self._cpus = len(cpu.cores)
         if (activity := interval.now(sections.activity)) is not None:
-            self._add(self._means, _CLIENTS, len(client_backends(activity)) * seconds, seconds)
+            self._means.add(_CLIENTS, len(client_backends(activity)) * seconds, seconds)
         if (pair := interval.pair(sections.checkpoints)) is not None:
             self.checkpoints += (
                 sum(checkpoints_between(*pair) or (0,)) if pair[1].at_s >= frame.elapsed_s - seconds else 0
@@ -174,12 +174,12 @@ class OpenBlock:
             line_before_s = line.elapsed_s
             self._tps.append(line.tps)
             for figure, part, whole in line_sums(line, lasted_s):
-                self._add(self._sums, figure, part, whole)
+                self._sums.add(figure, part, whole)
 
     def _add_waits(self, interval: Interval) -> None:
         seconds, self._budget_s = self.seconds - self._budget_s, self.seconds
         if waits := wait_profile(interval, self._budget_every_s):
-            self._add(self._means, _SESSIONS, sum(each.sessions for each in waits) * seconds, seconds)
+            self._means.add(_SESSIONS, sum(each.sessions for each in waits) * seconds, seconds)
         budget = budget_of(
             interval, interval.newest.elapsed_s, None, loaded=self._loaded, window_s=self._budget_every_s
         )
@@ -188,11 +188,6 @@ class OpenBlock:
         self._waited += budget.transactions
         for label, ms in budget.ms.items():
             self._waits[budget.classes[label]] += ms
-
-    @staticmethod
-    def _add(sums: defaultdict[str, list[float]], name: str, part: float, whole: float) -> None:
-        sums[name][0] += part
-        sums[name][1] += whole
 
     def take_latencies(self, frame: Frame) -> None:
         """Whole seconds of the transaction log that are of this block, also those that come after it has ended."""
@@ -206,7 +201,7 @@ class OpenBlock:
     def block(self, spoiled: str = "") -> Block:
         """What was measured so far."""
         merged = self._latencies.merged()
-        means = {name: part / whole for name, (part, whole) in self._means.items() if whole > 0.0}
+        means = self._means.found
         return Block(
             arm=self.arm,
             began_ms=self._began_ms,
@@ -215,7 +210,7 @@ class OpenBlock:
             settled_s=self.settled_s,
             tps=tuple(self._tps),
             settling=tuple(self.settling),
-            sums={name: (part, whole) for name, (part, whole) in self._sums.items()},
+            sums=dict(self._sums.sums),
             latencies=merged if merged.logged else None,
             waits={name: ms / self._waited for name, ms in self._waits.items()} if self._waited else {},
             checkpoint=means.get(CHECKPOINT_WRITES.id),

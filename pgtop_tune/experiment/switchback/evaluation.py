@@ -41,7 +41,7 @@ from pgtop_tune.experiment.attribution import Surroundings, attribution, over_al
 from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, QUICK, Arm, Block, Pair
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.load import P50, P99, Quantile
+from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.model.absence import Unavailable
 
 # Figures of blocks, and the effect on each: the one that decides, and others, judged together at the end. Pure.
@@ -171,17 +171,10 @@ def student(ratios: Sequence[float]) -> Effect | None:
     )
 
 
-def _quantile(name: str, quantile: Quantile) -> FigureRow:
-    return FigureRow(name, BY_ID[name].title, BY_ID[name].unit, Better.LOWER, lambda block: block.quantile(quantile))
-
-
-def _sum(name: str) -> FigureRow:
-    return FigureRow(name, BY_ID[name].title, BY_ID[name].unit, BY_ID[name].better, lambda block: block.figure(name))
-
-
-_CPU: Final = FigureRow(
-    "cpu_per_tx", BY_ID["cpu_per_tx"].title, BY_ID["cpu_per_tx"].unit, Better.LOWER, lambda block: block.own_cpu_ms
-)
+def _of(name: str, of: Callable[[Block], float | None] | None = None) -> FigureRow:
+    """A figure of `compare.sides.figures`; by default from its sums in a block."""
+    figure = BY_ID[name]
+    return FigureRow(name, figure.title, figure.unit, figure.better, of or (lambda block: block.figure(name)))
 
 
 def waits_of(pairs: Sequence[Pair]) -> list[tuple[FigureRow, list[float]]]:
@@ -214,11 +207,16 @@ def _share_of_latency(name: str, pair: Pair) -> float:
 
 
 MAIN: Final = {
-    TPS: FigureRow(TPS, BY_ID[TPS].title, BY_ID[TPS].unit, Better.HIGHER, lambda block: block.mean_tps),
-    LATENCY: _sum(LATENCY),
+    TPS: _of(TPS, lambda block: block.mean_tps),
+    LATENCY: _of(LATENCY),
 }
 """Figures that can decide."""
-BESIDE: Final = (_quantile("p50", P50), _quantile("p99", P99), _sum("wal_per_tx"), _CPU)
+BESIDE: Final = (
+    _of("p50", lambda block: block.quantile(P50)),
+    _of("p99", lambda block: block.quantile(P99)),
+    _of("wal_per_tx"),
+    _of("cpu_per_tx", lambda block: block.own_cpu_ms),
+)
 """Figures that are judged besides."""
 
 

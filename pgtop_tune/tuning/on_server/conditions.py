@@ -118,9 +118,13 @@ _STATEMENTS: Final = 100
 _TEXT: Final = 60
 Setting: TypeAlias = tuple[Point, bool, bool]
 """A point, whether its blocks have a load of their own each, and whether behind a restart: not as fast then."""
+Blocks: TypeAlias = Sequence[Block]
+Earlier: TypeAlias = Mapping[Setting, Blocks]
+Newest: TypeAlias = Sequence[tuple[Setting, Block]]
+"""In the order of time."""
 Texts: TypeAlias = Callable[[str], str]
 """Of a statement by its id; "" where it is not known."""
-_Test: TypeAlias = Callable[[Sequence[Block], Sequence[Block], Texts], str]
+_Test: TypeAlias = Callable[[Blocks, Blocks, Texts], str]
 """How the newer blocks of a setting differ from the older ones, in words; "" where they do not."""
 
 
@@ -189,8 +193,8 @@ def _setting(wanted: Evaluation, arm: Arm) -> Setting:
 
 
 def change(
-    before: Mapping[Setting, Sequence[Block]],
-    blocks: Sequence[tuple[Setting, Block]],
+    before: Earlier,
+    blocks: Newest,
     *,
     loaded: bool,
     text: Texts = lambda id: "",
@@ -213,9 +217,7 @@ def change(
     return next((found for test in tests if (found := _first(test, before, blocks, text)) is not None), None)
 
 
-def _first(
-    test: _Test, before: Mapping[Setting, Sequence[Block]], blocks: Sequence[tuple[Setting, Block]], text: Texts
-) -> Change | None:
+def _first(test: _Test, before: Earlier, blocks: Newest, text: Texts) -> Change | None:
     """At the first place from which on all settings say so."""
     for place in range(len(blocks) - _NEWEST + 1):
         told = [test(older, newer, text) for older, newer in _sides(before, blocks, place)]
@@ -224,9 +226,7 @@ def _first(
     return None
 
 
-def _sides(
-    before: Mapping[Setting, Sequence[Block]], blocks: Sequence[tuple[Setting, Block]], place: int
-) -> Iterator[tuple[Sequence[Block], Sequence[Block]]]:
+def _sides(before: Earlier, blocks: Newest, place: int) -> Iterator[tuple[Blocks, Blocks]]:
     """Of each setting the blocks before a place and those from there on, where both say something."""
     for setting in dict.fromkeys(of for of, _ in blocks):
         older = [*before.get(setting, ()), *(block for of, block in blocks[:place] if of == setting)]
@@ -235,14 +235,14 @@ def _sides(
             yield older, newer
 
 
-def _stopped(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
+def _stopped(older: Blocks, newer: Blocks, text: Texts) -> str:
     usual = _usual(older, _tps)
     if not usual or any(block.mean_tps >= _STOPPED * usual for block in newer):
         return ""
     return f"the load has stopped: {rate_words(_usual(newer, _tps), usual)}"
 
 
-def _rate(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
+def _rate(older: Blocks, newer: Blocks, text: Texts) -> str:
     times = _beyond(older, newer, _tps)
     if not times:
         return ""
@@ -254,14 +254,14 @@ def _rate(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
     return f"the load is another one: {rate_words(_usual(newer, _tps), _usual(older, _tps))}"
 
 
-def _clients(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
+def _clients(older: Blocks, newer: Blocks, text: Texts) -> str:
     if not _beyond(older, newer, _connected):
         return ""
     now, before = _usual(newer, _connected), _usual(older, _connected)
     return f"the load is another one: {now:,.0f} sessions of clients, {before:,.0f} before"
 
 
-def _mix(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
+def _mix(older: Blocks, newer: Blocks, text: Texts) -> str:
     """Calls at the cost that they had before, so that no setting is another mix."""
     cost, both = summed(block.statements for block in older), summed(block.statements for block in (*older, *newer))
     # As in the mix that decides: rare statements and long ones are in some blocks by chance.
@@ -284,7 +284,7 @@ def _shares(look: Look, cost: Look, wanted: Set[str]) -> dict[str, float]:
     return {id: ms / whole for id, ms in times.items()} if whole else {}
 
 
-def _others(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
+def _others(older: Blocks, newer: Blocks, text: Texts) -> str:
     """Another throughput, and other programs that take so much more, or less, that they may be the reason."""
     if not _beyond(older, newer, _tps):
         return ""
@@ -295,7 +295,7 @@ def _others(older: Sequence[Block], newer: Sequence[Block], text: Texts) -> str:
     return f"{because.partition(':')[0]}; {rate_words(now, before)}" if because else ""
 
 
-def _beyond(older: Sequence[Block], newer: Sequence[Block], of: Callable[[Block], float]) -> float:
+def _beyond(older: Blocks, newer: Blocks, of: Callable[[Block], float]) -> float:
     """How many times what is usual the newer blocks have, where all are beyond it; 0 where one is not."""
     usual = _usual(older, of)
     if usual <= 0.0:
@@ -304,7 +304,7 @@ def _beyond(older: Sequence[Block], newer: Sequence[Block], of: Callable[[Block]
     return median(times) if min(times) >= TIMES or max(times) <= 1.0 / TIMES else 0.0
 
 
-def _usual(blocks: Sequence[Block], of: Callable[[Block], float]) -> float:
+def _usual(blocks: Blocks, of: Callable[[Block], float]) -> float:
     return median(of(block) for block in blocks)
 
 

@@ -132,7 +132,7 @@ def test_what_was_told_is_resumed_and_asks_no_question_twice(tmp_path: Path) -> 
 def test_a_worker_that_ends_costs_its_evaluation_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.tuning.on_server.run._BACK_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.experiment.workers.run._BACK_S", 0.0)
     servers, told = Servers("a", "b"), list[str]()
 
     def ends(server: str, wanted: Evaluation) -> None:

@@ -144,9 +144,6 @@ _SUMMARY: Final = ".summary"
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _MOST_RUNS: Final = 100
 """Of a baseline, the newest."""
-_DAMAGED: Final = (
-    OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, msgspec.ValidationError,
-)  # fmt: skip
 
 
 class Kept(Struct, frozen=True):
@@ -349,40 +346,37 @@ def doubtful(material: Material) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ids))
 
 
+class _Summary(Struct, frozen=True, kw_only=True):
+    format: str = FORMAT
+    file: str
+    began_ms: int
+    seconds: float = 0.0
+    note: str
+    loads: dict[str, dict[str, float]]
+    facts: tuple[Fact, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
 def _summary(kept: Kept, material: Material) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "file": kept.path.name,
-        "began_ms": kept.began_ms,
-        "seconds": material.seconds,
-        "note": kept.note,
-        "loads": kept.loads,
-        "facts": [msgspec.to_builtins(fact) for fact in kept.facts],
-        "doubts": list(kept.doubts),
-    }
+    summary = _Summary(
+        file=kept.path.name, began_ms=kept.began_ms, seconds=material.seconds, note=kept.note,
+        loads={title: dict(figures) for title, figures in kept.loads.items()}, facts=kept.facts, doubts=kept.doubts,
+    )  # fmt: skip
+    found: dict[str, Any] = msgspec.to_builtins(summary)
+    return found
 
 
 def _read(path: Path) -> Kept:
     try:
-        parsed = json.loads(paths.content_of(path, _MOST_BYTES))
-        loads = {
-            str(title): {str(figure): float(value) for figure, value in figures.items()}
-            for title, figures in parsed["loads"].items()
-        }
-        name = parsed["file"]
-        if parsed["format"] != FORMAT or type(name) is not str or Path(name).name != name or name.startswith("."):
+        summary = msgspec.convert(json.loads(paths.content_of(path, _MOST_BYTES)), _Summary)
+        if summary.format != FORMAT or Path(summary.file).name != summary.file or summary.file.startswith("."):
             raise ValueError("another format")
-        facts = msgspec.convert(parsed.get("facts", []), tuple[Fact, ...])
-        return Kept(
-            path=path.with_name(name),
-            began_ms=int(parsed["began_ms"]),
-            note=str(parsed["note"]),
-            loads=loads,
-            facts=facts,
-            doubts=tuple(map(str, parsed.get("doubts", ()))),
-        )
-    except _DAMAGED:
+    except (OSError, ValueError, OverflowError, RecursionError):
         raise RecordingProblem(f"{path} is not the summary of a run", "save the run again") from None
+    return Kept(
+        path=path.with_name(summary.file), began_ms=summary.began_ms, note=summary.note, loads=summary.loads,
+        facts=summary.facts, doubts=summary.doubts,
+    )  # fmt: skip
 
 
 # Many runs of one baseline: each figure over time, and where its level changed.

@@ -34,7 +34,7 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.run_words import heading, markdown, progress_words, text
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
-from pgtop_tune.compare.noise.cells import LoadFingerprint, known_noise, known_words
+from pgtop_tune.compare.noise import LoadFingerprint, known_noise, known_words
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.experiment.configurations import Configuration, ConfiguredRuns, check_configurations

@@ -24,7 +24,7 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.measuring import BenchRequest, measure
 from pgtop_tune.cli.output import say, tell, write_for_programs
-from pgtop_tune.compare.noise.cells import (
+from pgtop_tune.compare.noise import (
     SHORTEST_S,
     CellOfRuns,
     LoadFingerprint,

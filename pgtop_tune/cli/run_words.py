@@ -14,7 +14,7 @@ from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import as_markdown, as_text, escaped
 from pgtop_tune.base.units import UNKNOWN
-from pgtop_tune.compare.noise.cells import CellOfRuns
+from pgtop_tune.compare.noise import CellOfRuns
 from pgtop_tune.compare.reports.sheets import cell_notes, cell_table, configuration_table
 from pgtop_tune.compare.reports.tables import load_name, percentile_words, table_of
 from pgtop_tune.experiment.run_cell import RunCell

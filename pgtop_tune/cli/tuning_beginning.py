@@ -17,7 +17,7 @@ from pgtop_tune.experiment.prediction import Prediction, predict
 from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, CYCLES_PER_PAIR
 from pgtop_tune.experiment.switchback.block_frames import cycle_s
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.tuning.engines.registry import engine
+from pgtop_tune.tuning.engines import engine
 from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
 from pgtop_tune.tuning.on_server.knob_space import (

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import counted
-from pgtop_tune.compare.noise.cells import (
+from pgtop_tune.compare.noise import (
     SHORTEST_S,
     CellOfRuns,
     LoadFingerprint,

@@ -197,7 +197,7 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
         restart_cost: Of one evaluation whose two arms differ in a knob that takes a restart.
         machine_cost: Of one whose arms differ in a setting of the machine, and in none that takes a restart.
         seed: Of all that is drawn.
-        engine: A name of `engines.registry`.
+        engine: A name of `tuning.engines`.
         worth: The smallest effect worth having, as a share.
         constraints: All must hold.
         predictions: By knob, as far as something can be said beforehand.

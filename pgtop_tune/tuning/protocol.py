@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import JournalProblem
 from pgtop_tune.experiment.prediction import Prediction, Score, inside_bounds
-from pgtop_tune.tuning.engines.registry import engine
+from pgtop_tune.tuning.engines import engine
 from pgtop_tune.tuning.plan import Point, TuningPlan
 from pgtop_tune.tuning.racing import (
     DECIDES,

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pgtop_tune.compare.noise.cells import long_run_variance
+from pgtop_tune.compare.noise import long_run_variance
 from pgtop_tune.compare.since_change import SETTLING_S, since_change
 from pgtop_tune.compare.statistics.before_after import LOOKS
 from pgtop_tune.compare.statistics.effect import Verdict, run_noise, runs_effect

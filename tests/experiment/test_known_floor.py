@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from pgtop_tune.compare.noise.cells import NoiseFloor
+from pgtop_tune.compare.noise import NoiseFloor
 from pgtop_tune.compare.statistics.switchback import decide
 from pgtop_tune.experiment.noise_floor import seen_in
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import JournalProblem, UsageProblem
 from pgtop_tune.experiment.prediction import Prediction
-from pgtop_tune.tuning.engines import registry
+from pgtop_tune.tuning import engines
 from pgtop_tune.tuning.plan import Constraint, Dimension, Space, TuningPlan, moved
 from pgtop_tune.tuning.protocol import Ending, Event, Released, Result, Told, Tuning
 from pgtop_tune.tuning.racing import Fate, race
@@ -301,7 +301,7 @@ def stubborn(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
 def test_another_engine_is_one_function_and_cannot_turn_a_knob_that_was_let_go_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registry, "BY_NAME", {"stubborn": lambda: stubborn})
+    monkeypatch.setattr(engines, "BY_NAME", {"stubborn": lambda: stubborn})
     found = Surface((3,) * 8, (Hill(0, 0, 0.05), Hill(1, 0, 0.05)))
     tuning = Tuning(plan_of(found, engine="stubborn"))
     for _ in range(15):

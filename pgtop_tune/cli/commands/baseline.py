@@ -19,7 +19,7 @@ from pgtop_tune.cli.options import register
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pgtop_tune.compare.baselines.baselines import LevelChange
+    from pgtop_tune.compare.baselines import LevelChange
     from pgtop_tune.model.bench import LoadSpec
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Name of the baseline.")]
@@ -42,7 +42,7 @@ def save(
     Example: pgtop-tune baseline save go-live run.jsonl.gz --note "new storage"
     """
     from pgtop_tune.cli.output import say, tell
-    from pgtop_tune.compare.baselines.baselines import save as kept
+    from pgtop_tune.compare.baselines import save as kept
 
     run, _ = kept(name, file, note)
     if run.doubts:
@@ -61,8 +61,8 @@ def list_baselines(
     Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
     """
     from pgtop_tune.cli.output import say, tell
-    from pgtop_tune.compare.baselines import baselines
-    from pgtop_tune.compare.baselines.baselines import changes
+    from pgtop_tune.compare import baselines
+    from pgtop_tune.compare.baselines import changes
 
     wanted = [name] if name else list(baselines.names())
     rows = []
@@ -116,10 +116,10 @@ def check(
     import tempfile
 
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.compare.baselines import baselines
-    from pgtop_tune.compare.baselines.baselines import changes
+    from pgtop_tune.compare import baselines
+    from pgtop_tune.compare.baselines import changes
     from pgtop_tune.compare.comparison import compare, judge, parse_condition
-    from pgtop_tune.compare.noise.cells import known_spreads
+    from pgtop_tune.compare.noise import known_spreads
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import open_material
 
@@ -164,7 +164,7 @@ def check(
 def _tell_changes(found: Sequence[LevelChange]) -> None:
     """On stderr: they are beside the result that was asked for."""
     from pgtop_tune.cli.output import tell
-    from pgtop_tune.compare.baselines.baselines import change_words
+    from pgtop_tune.compare.baselines import change_words
 
     for change in found:
         tell(change_words(change))

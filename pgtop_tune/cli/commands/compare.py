@@ -78,10 +78,10 @@ def compare(
     pgtop-tune compare --as config runs/default runs/tuned  ·
     pgtop-tune compare --as repeat monday.jsonl.gz tuesday.jsonl.gz
     """
-    from pgtop_tune.compare.baselines.baselines import earlier_runs
+    from pgtop_tune.compare.baselines import earlier_runs
     from pgtop_tune.compare.comparison import compare as compared
     from pgtop_tune.compare.comparison import judge, parse_condition
-    from pgtop_tune.compare.noise.cells import known_spreads
+    from pgtop_tune.compare.noise import known_spreads
     from pgtop_tune.compare.sides.fingerprint import check_names
     from pgtop_tune.compare.sides.opening import named, open_all
 

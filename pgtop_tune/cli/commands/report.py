@@ -49,8 +49,8 @@ def report(
     """
     from pgtop_tune.cli.commands.export import text_to
     from pgtop_tune.cli.report_files import write_text
-    from pgtop_tune.compare.baselines.baselines import earlier_runs
-    from pgtop_tune.compare.noise.cells import known_spreads
+    from pgtop_tune.compare.baselines import earlier_runs
+    from pgtop_tune.compare.noise import known_spreads
     from pgtop_tune.compare.reports.report import report as chapters
     from pgtop_tune.compare.reports.written import html, report_markdown
     from pgtop_tune.compare.sides.fingerprint import check_names

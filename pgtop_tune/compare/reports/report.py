@@ -13,7 +13,7 @@ from pgtop_tune.base.tables import Table
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, Spreads, compare
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
-from pgtop_tune.compare.noise.cells import cells_of_side
+from pgtop_tune.compare.noise import cells_of_side
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart, wait_bars
 from pgtop_tune.compare.reports.sheets import (
     RUN_FIGURES,

@@ -13,7 +13,7 @@ from pgtop_tune.base.tables import Table
 from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Phase
-from pgtop_tune.compare.noise.cells import CellOfRuns
+from pgtop_tune.compare.noise import CellOfRuns
 from pgtop_tune.compare.sides.fingerprint import CONTRACTS, FactDifference
 from pgtop_tune.compare.sides.material import FactKind, Material
 from pgtop_tune.compare.statement_rows import ENOUGH_CALLS, SAME_MIX_TITLE, SHOWN, StatementComparison

@@ -1,8 +1,8 @@
 """Verdicts: whether two sides allow one, and the verdict in words.
 
-Runs are judged with the difference between runs in the interval (`statistics.runs`), from one run a side on; they must
+Runs are judged with the difference between runs in the interval (`effect`), from one run a side on; they must
 have lasted long enough, and be steady or have been measured in turn (A B B A): what drifts weighs on both sides alike
-then. Within one run, before and after a moment, verdicts take as many checkpoints and the same of `alike.CONDITIONS`.
+then. Within one run, before and after a moment, verdicts take as many checkpoints and the same of `before_after.CONDITIONS`.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import PgtopError, RecordingProblem, UsageProblem
-from pgtop_tune.compare.baselines import baselines
-from pgtop_tune.compare.baselines.baselines import Kept, changes
+from pgtop_tune.compare import baselines
+from pgtop_tune.compare.baselines import Kept, changes
 from pgtop_tune.compare.comparison import ConditionOutcome, compare, judge, parse_condition
 from pgtop_tune.compare.sides.opening import open_material
 from pgtop_tune.model.absence import Reason, Unavailable

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pgtop_tune.compare.noise.cells import mean_half, more_runs
+from pgtop_tune.compare.noise import mean_half, more_runs
 from pgtop_tune.compare.statistics.effect import RunSpread, run_noise, spread_of
 
 SERIES = 3000

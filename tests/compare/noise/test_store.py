@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.compare.noise import cells as store
-from pgtop_tune.compare.noise.cells import (
+from pgtop_tune.compare import noise as store
+from pgtop_tune.compare.noise import (
     LoadFingerprint,
     NoiseFloor,
     NoiseGroup,

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pgtop_tune.compare.baselines.baselines import change_points
+from pgtop_tune.compare.baselines import change_points
 
 
 def level(chance: random.Random, mean: float, count: int) -> list[float]:

@@ -1,1 +1,0 @@
-"""Baselines: runs saved under a name, and their changes over time."""

@@ -1,1 +1,0 @@
-"""How runs of one setting differ on a machine and with a load, measured and kept."""

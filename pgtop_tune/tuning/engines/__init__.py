@@ -1,1 +1,0 @@
-"""Engines of the search: each chooses the candidates between the screen and the confirmation."""

@@ -26,9 +26,9 @@ class Table(Struct, frozen=True):
     right: frozenset[int] = frozenset()
 
 
-def escaped(words: str) -> str:
+def escaped(text: str) -> str:
     """Return words in Markdown as they are."""
-    return printable(words).translate(_ESCAPED)
+    return printable(text).translate(_ESCAPED)
 
 
 def _escaped_cell(text: str) -> str:

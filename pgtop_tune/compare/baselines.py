@@ -346,7 +346,7 @@ def doubtful(material: Material) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ids))
 
 
-class _Summary(Struct, frozen=True, kw_only=True):
+class _KeptSummary(Struct, frozen=True, kw_only=True):
     format: str = FORMAT
     file: str
     began_ms: int
@@ -358,7 +358,7 @@ class _Summary(Struct, frozen=True, kw_only=True):
 
 
 def _summary(kept: Kept, material: Material) -> dict[str, Any]:
-    summary = _Summary(
+    summary = _KeptSummary(
         file=kept.path.name, began_ms=kept.began_ms, seconds=material.seconds, note=kept.note,
         loads={title: dict(figures) for title, figures in kept.loads.items()}, facts=kept.facts, doubts=kept.doubts,
     )  # fmt: skip
@@ -368,7 +368,7 @@ def _summary(kept: Kept, material: Material) -> dict[str, Any]:
 
 def _read(path: Path) -> Kept:
     try:
-        summary = msgspec.convert(json.loads(paths.content_of(path, _MOST_BYTES)), _Summary)
+        summary = msgspec.convert(json.loads(paths.content_of(path, _MOST_BYTES)), _KeptSummary)
         if summary.format != FORMAT or Path(summary.file).name != summary.file or summary.file.startswith("."):
             raise ValueError("another format")
     except (OSError, ValueError, OverflowError, RecursionError):

@@ -58,19 +58,19 @@ Number = Annotated[float, Meta(gt=-1e18, lt=1e18)]
 """Neither infinite nor absurdly large."""
 
 
-class _Script(Struct, frozen=True):
+class _ScriptRecord(Struct, frozen=True):
     name: str = ""
     sha256: str = ""
 
 
-class _Line(Struct, frozen=True):
+class _ProgressRecord(Struct, frozen=True):
     elapsed_s: Number
     tps: Number
     latency_ms: Number | None = None
     failed: Number = 0.0
 
 
-class _Latencies(Struct, frozen=True):
+class _LatencyRecord(Struct, frozen=True):
     p50_ms: Number | None = None
     p95_ms: Number | None = None
     p99_ms: Number | None = None
@@ -80,25 +80,25 @@ class _Latencies(Struct, frozen=True):
     histogram: str = ""
 
 
-class _Doubt(Struct, frozen=True):
+class _DoubtRecord(Struct, frozen=True):
     id: str
     verdict: str
     reason: str
     advice: str = ""
 
 
-class _Validity(Struct, frozen=True):
+class _ValidityRecord(Struct, frozen=True):
     valid: bool = False
     partial: bool | None = None
-    doubts: tuple[_Doubt, ...] = ()
+    doubts: tuple[_DoubtRecord, ...] = ()
 
 
-class _Facts(Struct, frozen=True):
+class _FactsRecord(Struct, frozen=True):
     scale: int | None = None
     builtin: str = ""
 
 
-class _Host(Struct, frozen=True):
+class _HostRecord(Struct, frozen=True):
     hostname: str = ""
     boot_id: str = ""
     kernel: str = ""
@@ -108,7 +108,7 @@ class _Host(Struct, frozen=True):
     cgroup: Any = None
 
 
-class _Server(Struct, frozen=True):
+class _ServerRecord(Struct, frozen=True):
     version: str = ""
     endpoint: str = ""
     database: str = ""
@@ -140,15 +140,15 @@ class RunRecord(Struct, frozen=True):
     connection_ms: Number | None = None
     processed: Number | None = None
     failed: Number | None = None
-    scripts: tuple[_Script, ...] = ()
+    scripts: tuple[_ScriptRecord, ...] = ()
     report: BenchReport | None = None
-    percentiles: _Latencies | None = None
-    by_second: dict[Annotated[int, Meta(ge=0, lt=10**15)], _Latencies] = {}
-    progress: tuple[_Line, ...] = ()
-    validity: _Validity = _Validity()
-    facts: _Facts = _Facts()
-    host: _Host = _Host()
-    server: _Server = _Server()
+    percentiles: _LatencyRecord | None = None
+    by_second: dict[Annotated[int, Meta(ge=0, lt=10**15)], _LatencyRecord] = {}
+    progress: tuple[_ProgressRecord, ...] = ()
+    validity: _ValidityRecord = _ValidityRecord()
+    facts: _FactsRecord = _FactsRecord()
+    host: _HostRecord = _HostRecord()
+    server: _ServerRecord = _ServerRecord()
     stderr: str = ""
     machine: str = ""
 
@@ -336,7 +336,7 @@ def _take_latencies(gathered: Gathered, record: RunRecord) -> bool:
     return exact
 
 
-def _histogram(second: _Latencies) -> Merged:
+def _histogram(second: _LatencyRecord) -> Merged:
     counts: Counter[int] = Counter()
     for bucket in second.histogram.split(" "):
         low_us, _, count = bucket.partition(":")
@@ -351,7 +351,7 @@ def _histogram(second: _Latencies) -> Merged:
 
 
 def _summary(record: RunRecord) -> Summary:
-    percentiles, report = record.percentiles or _Latencies(), record.report or BenchReport()
+    percentiles, report = record.percentiles or _LatencyRecord(), record.report or BenchReport()
     scripts = (("", report.statements), *((each.name, each.statements) for each in report.scripts))
     return Summary(
         state=_state(record),
@@ -384,7 +384,7 @@ def _message(record: RunRecord) -> str:
     return f"{first}{before}{line_end}{rest}"
 
 
-def _doubts(validity: _Validity) -> Iterator[Doubt]:
+def _doubts(validity: _ValidityRecord) -> Iterator[Doubt]:
     if not validity.valid and not any(doubt.verdict == RunVerdict.INVALID for doubt in validity.doubts):
         yield Doubt("NOT-VALID", RunVerdict.INVALID, "its record does not say that the run is valid")
     for doubt in validity.doubts:
@@ -427,7 +427,7 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
         yield from parameter_fact(name, text, server.set_by.get(name, ""))
 
 
-def _setup(host: _Host) -> Iterator[Fact]:
+def _setup(host: _HostRecord) -> Iterator[Fact]:
     """How the machine was set up; nothing in records of older versions."""
     for part, codec, facts in ((host.setup, _SETUP, setup_facts), (host.cgroup, _CGROUP, cgroup_facts)):
         try:

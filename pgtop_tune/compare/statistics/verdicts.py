@@ -2,7 +2,8 @@
 
 Runs are judged with the difference between runs in the interval (`effect`), from one run a side on; they must
 have lasted long enough, and be steady or have been measured in turn (A B B A): what drifts weighs on both sides alike
-then. Within one run, before and after a moment, verdicts take as many checkpoints and the same of `before_after.CONDITIONS`.
+then. Within one run, before and after a moment, verdicts take as many checkpoints and the same of
+`before_after.CONDITIONS`.
 """
 
 from __future__ import annotations

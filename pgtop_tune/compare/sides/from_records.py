@@ -65,7 +65,7 @@ class _ScriptRecord(Struct, frozen=True):
 
 class _ProgressRecord(Struct, frozen=True):
     elapsed_s: Number
-    tps: Number
+    tps: Number | None = None
     latency_ms: Number | None = None
     failed: Number = 0.0
 
@@ -165,11 +165,11 @@ class _MadeRecord(Struct, frozen=True):
 T = TypeVar("T")
 
 
-def _converted(record: object, kind: type[T]) -> T:
+def _converted(record: object, kind: type[T], name: str) -> T:
     try:
         return convert(record, kind, str_keys=True)
     except (ValidationError, OverflowError) as problem:
-        raise RecordingProblem(f"the record of a run has another shape: {problem}") from None
+        raise RecordingProblem(f"{name or 'a record'} is not the record of a run: {problem}") from None
 
 
 def is_record(begin: bytes) -> bool:
@@ -226,7 +226,7 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
     if kind in (FORMAT, INIT_FORMAT):
         return [parsed]
     if kind == SERIES:
-        return _converted(parsed.get("runs", []), list[Mapping[str, Any]])
+        return _converted(parsed.get("runs", []), list[Mapping[str, Any]], str(path))
     raise RecordingProblem(
         f"{path} is not the record of a run",
         f'its "format" would be "{FORMAT}" or "{SERIES}"; newer formats are not supported',
@@ -239,8 +239,8 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
     Raises:
         RecordingProblem: One of them has not the shape of a record.
     """
-    made = [_converted(record, _MadeRecord) for record in records if record.get("format") == INIT_FORMAT]
-    read = [_converted(record, RunRecord) for record in records if record.get("format") != INIT_FORMAT]
+    made = [_converted(record, _MadeRecord, name) for record in records if record.get("format") == INIT_FORMAT]
+    read = [_converted(record, RunRecord, name) for record in records if record.get("format") != INIT_FORMAT]
     runs = sorted(map(_run, read), key=lambda run: run.began_ms)
     for dimension in ("endpoint", "configuration"):
         if len({getattr(record, dimension) for record in read}) < 2:
@@ -276,7 +276,7 @@ def _run(record: RunRecord) -> ComparedRun:
     gathered = Gathered()
     elapsed_s = 0.0
     for line in record.progress[:_MOST_SECONDS]:
-        if not elapsed_s < line.elapsed_s <= _MOST_SECONDS:
+        if line.tps is None or not elapsed_s < line.elapsed_s <= _MOST_SECONDS:
             continue
         seconds = line.elapsed_s - elapsed_s
         done = line.tps * seconds

@@ -17,7 +17,7 @@ from pgtop_tune.experiment.plan.run import Stopped, check_time
 
 # The interface to an engine that runs units of work beside servers. Another engine is one more file here.
 #
-# A unit is one function, (server, request) → answer, both JSON: `unit_process.run_unit`, on the worker of the server.
+# A unit is one function, (server, request) → answer, both JSON: `dask_workers.run_unit`, on the worker of the server.
 
 
 class WorkerGone(PgtopError):

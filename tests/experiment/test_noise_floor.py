@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
-from pgtop_tune.cli.noise_measuring import MeasuredNoise, Shares, as_json, markdown, shares, text
+from pgtop_tune.cli.commands.experiment.noise_floor import MeasuredNoise, Shares, as_json, markdown, shares, text
 from pgtop_tune.compare.noise.cells import long_run_variance
 from pgtop_tune.compare.noise.fingerprint import load_fingerprint
 from pgtop_tune.compare.noise.store import KnownNoise, NoiseGroup

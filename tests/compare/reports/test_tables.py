@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cli.run_words import BAR, chart_lines
+from pgtop_tune.cli.commands.bench.measuring import BAR, chart_lines
 from pgtop_tune.compare.reports.tables import as_markdown, as_text, connected_clients, table_of
 from pgtop_tune.experiment.series import Steps, curves, series_json
 from pgtop_tune.model.bench import RunState

@@ -71,7 +71,6 @@ class _Newest:
     @property
     def interval(self) -> Interval | None:
         """None before the first frame."""
-
         return Interval(tuple(self._frames)) if self._frames else None
 
     def accept(self, step: Step) -> None:
@@ -118,7 +117,6 @@ def look_closely(words: ConnectionWords, seconds: float, workload: Workload | No
 
 
 def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, disk: DiskKind | None) -> Looked:
-
     machine = _machine(interval)
     counters = interval.now(sections.database)
     seen = workload_seen(counters) if counters is not None and said is None else None
@@ -148,7 +146,6 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
 
 def _machine(interval: Interval) -> MachineLook | Unavailable:
     """What this machine's kernel says; why nothing, where the server is on another one or there is no /proc."""
-
     server, facts = sections.server(interval.newest), sections.machine(interval.newest)
     if isinstance(server, Unavailable) or not server.local:
         return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine, or /proc here does not show it")
@@ -159,7 +156,6 @@ def _machine(interval: Interval) -> MachineLook | Unavailable:
 
 
 async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
-
     session = LiveSession(conninfo, LiveOptions(interval_s=_INTERVAL_S))
     keeper = _Newest()
     session.engine.attach(keeper)
@@ -192,5 +188,4 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
 
 def _may_come(server: PostgresSampler | None) -> bool:
     """Whether there is something to wait for: an answer, or a server that starts."""
-
     return server is None or server.problem is None or server.facts is not None or isinstance(server.problem, NotReady)

@@ -94,7 +94,6 @@ class _Lines:
     """Each new step as a line, and where a long one stands every few seconds."""
 
     def __init__(self) -> None:
-
         self._meter = PaceMeter()
         self._step = ""
         self._told_s = 0.0
@@ -200,7 +199,6 @@ _MOST_JOBS: Final = 4
 
 def pgbench_making(given: InitRequest) -> StepsMade:
     """pgbench's own tables, by pgbench -i."""
-
     scale = 1 if given.scale is None else given.scale
     shape = PgbenchShape(
         steps=given.steps.replace(" ", "") or DEFAULT_STEPS,
@@ -237,7 +235,6 @@ def pgbench_making(given: InitRequest) -> StepsMade:
 
 def bus_making(given: InitRequest) -> StepsMade:
     """The bus company's tables; what an earlier making left is gone on with."""
-
     plan = BusPlan(
         tickets=parse_size(given.size or "6M"),
         seed=1 if given.seed is None else given.seed,
@@ -275,7 +272,6 @@ def bus_making(given: InitRequest) -> StepsMade:
 @contextlib.contextmanager
 def _telling_what_is_left(words: str) -> Iterator[None]:
     """A making that was cut off, or failed without advice, says how it stands with the tables."""
-
     try:
         yield
     except Terminated:
@@ -310,7 +306,6 @@ def may_replace(database: str, what: str, found: str, *, force: bool, ask: Calla
 
 
 def _asked(question: str) -> str:
-
     print(printable(question), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().rstrip("\n")
 
@@ -327,7 +322,6 @@ def _room_notes(room: Room | None, given: InitRequest) -> tuple[str, ...]:
 async def _pgbench_found(
     words: ConnectionWords, estimated_bytes: int, shape: PgbenchShape
 ) -> tuple[ConnInfo, PgbenchFacts | None, Room]:
-
     async with opened(words) as (sql_session, conninfo):
         found = await recognise_pgbench(sql_session)
         freed = found.size_bytes if found is not None and "d" in shape.steps else 0
@@ -337,7 +331,6 @@ async def _pgbench_found(
 
 
 async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, BusFacts | None, Room]:
-
     async with opened(words) as (sql_session, conninfo):
         found = await recognise_bus(sql_session)
         there = found.size_bytes if found is not None else 0
@@ -347,7 +340,6 @@ async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, B
 
 
 async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgbench: Pgbench) -> Initialised:
-
     sql_session = await open_sql_session(conninfo)
 
     try:
@@ -358,6 +350,5 @@ async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgb
 
 
 async def _make_bus(conninfo: ConnInfo, plan: BusPlan, anew: bool, jobs: int) -> Initialised:
-
     with shown() as tell_progress:
         return await make_bus(lambda: open_sql_session(conninfo), plan, anew=anew, jobs=jobs, tell=tell_progress)

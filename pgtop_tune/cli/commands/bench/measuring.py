@@ -380,7 +380,6 @@ def typed_scripts(words: Sequence[str]) -> Iterator[tuple[ScriptChoice, ...]]:
         LoadProblem: No file, or no weight.
         UsageProblem: Standard input is a terminal.
     """
-
     choices = tuple(parse_choice(each) for each in words)
     if not any(each.file in _STDIN for each in choices):
         yield choices

@@ -61,7 +61,6 @@ def say_profile(
 
 
 def _told(profile: Profile, pgbench: Pgbench, words: ConnectionWords) -> dict[str, Any]:
-
     conninfo = resolve_words(words)
     if words.database and profile.from_dataset:
         found = asyncio.run(_found(words, profile.dataset))
@@ -86,13 +85,11 @@ def _told(profile: Profile, pgbench: Pgbench, words: ConnectionWords) -> dict[st
 
 
 async def _found(words: ConnectionWords, dataset: str) -> dict[str, str]:
-
     async with opened(words) as (sql_session, _):
         return await found_variables(sql_session, dataset)
 
 
 def _scripts(profile: Profile, pgbench: Pgbench) -> list[dict[str, Any]]:
-
     if profile.builtin:
         return [{"name": profile.builtin, "weight": 1, "sha256": None, "text": _builtin(profile.builtin, pgbench)}]
     shown = []

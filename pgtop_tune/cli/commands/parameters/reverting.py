@@ -108,7 +108,6 @@ def _selected(request: RevertRequest) -> Selection:
 
 
 def _check_one_at_most(*words: bool | str) -> None:
-
     if sum(map(bool, words)) > 1:
         raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "pass one of them")
 
@@ -119,7 +118,6 @@ def _check_there(directory: Path | None, copies: Sequence[bytes]) -> None:
     Raises:
         JournalProblem: It is not; nothing was changed.
     """
-
     if directory is not None and not copies and not os.path.lexists(directory):
         raise JournalProblem(
             f"there is no directory {directory}", "--journal names the directory of the change journals"
@@ -128,7 +126,6 @@ def _check_there(directory: Path | None, copies: Sequence[bytes]) -> None:
 
 def _unknown(set_id: str, directory: Path | None) -> PgtopError | None:
     """Return a problem for a set that no journal has, in force or not; None where one has it, or may have it."""
-
     found = read_all(directory)
     if not set_id or set_id in found.ids or found.problems:
         return None
@@ -140,7 +137,6 @@ def _unknown(set_id: str, directory: Path | None) -> PgtopError | None:
 
 def _is_pending(set_id: str, directory: Path | None) -> bool:
     """Whether a set is, or may be: a journal that cannot be read may have it."""
-
     found = read_all(directory)
     changes: list[Change] = []
     for text in found.texts.values():
@@ -154,7 +150,6 @@ def _moment_ms(text: str) -> int:
     Raises:
         UsageProblem: Not a moment.
     """
-
     now = datetime.now()
     try:
         moment = datetime.combine(now.date(), time.fromisoformat(text))
@@ -168,7 +163,6 @@ def _moment_ms(text: str) -> int:
 
 
 def _list(directory: Path | None) -> int:
-
     usable, found = tell_of_damage(directory), 0
     for path, text in read_all(directory).texts.items():
         lines = _in_force(text)
@@ -185,14 +179,12 @@ def _list(directory: Path | None) -> int:
 
 def _in_force(text: JournalText) -> list[str]:
     """What a journal has in force, or may have again, a line each."""
-
     again = [f"{_told(change)}: in force if the server has this value again" for change in text.displaced]
     return [*map(_told, text.in_force), *again, *map(_told_of_setting, text.host_in_force)]
 
 
 def _told(change: ParameterChange) -> str:
     """One change in force in a line: what, how far, since when, by whom, for whom, why, and the id to revert it by."""
-
     scope = " ".join(filter(None, (str(change.scope.kind), change.scope.role, change.scope.database)))
     notes = (
         str(change.state),
@@ -211,7 +203,6 @@ def _told(change: ParameterChange) -> str:
 
 def _revert(request: RevertRequest, chosen: Selection, copies: Sequence[bytes]) -> tuple[int, PgtopError | None]:
     """The exit status, and what left the set in force that was asked for."""
-
     directory, on_server = request.journal, request.set_id
     set_id = "" if request.overdue else on_server
     if not copies:
@@ -258,7 +249,6 @@ def _revert(request: RevertRequest, chosen: Selection, copies: Sequence[bytes]) 
 
 async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> None:
     """Pending sets of others, and the machine's halves of those that were overdue."""
-
     control = PostgresControl(conninfo, directory=directory)
     with suppress(ConnectionProblem):
         # A server that stays down is looked at when it is up again.
@@ -268,7 +258,6 @@ async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> No
 
 def _reverted_without_restart(set_id: str, directory: Path | None) -> tuple[ParameterChange, ...]:
     """What a program has taken back of a set that nobody confirmed, and may have been killed before its restart."""
-
     return tuple(
         each
         for text in (read_all(directory).texts.values() if set_id else ())
@@ -487,7 +476,6 @@ def revert_machine(chosen: Selection, directory: Path | None, copies: Sequence[b
     Raises:
         JournalProblem: The journals cannot be listed: this machine's may be among them.
     """
-
     if not copies:
         journals(directory)
     say(sum_of(RevertOutcome(), revert(chosen, directory=directory, each=say_reverted, copies=copies)))
@@ -495,7 +483,6 @@ def revert_machine(chosen: Selection, directory: Path | None, copies: Sequence[b
 
 def tell_of_the_rest(directory: Path | None) -> None:
     """That settings of this machine are still in force, where some are."""
-
     try:
         left = len(read(path_for(machine().key, directory)).host_in_force)
     except JournalProblem:

@@ -184,7 +184,6 @@ def _compare_windows(
     request: CompareRequest,
 ) -> int:
     """Windows: everything that differs, the largest effect first."""
-
     first, *others = read_windows(names)
     check_names(under_test, [side.material for side in (first, *others)])
     paths = [name.path.resolve() for name in names]
@@ -205,7 +204,6 @@ def _compare_windows(
 
 def _tell_outcome(judged: Sequence[Judged], comparisons: Sequence[Comparison]) -> int:
     """Says on stderr which conditions hold or cannot be told and which contract is broken; gives the exit status."""
-
     for each in judged:
         if each.outcome is not ConditionOutcome.DOES_NOT:
             tell(f"--fail-if '{each.condition.words}' {each.outcome}: {each.because}")
@@ -221,7 +219,6 @@ def _tell_outcome(judged: Sequence[Judged], comparisons: Sequence[Comparison]) -
 
 def _print_comparisons(format: TableFormat, comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> None:
     """On stdout, as asked for."""
-
     if format is TableFormat.JSON:
         _print_json(written.comparison_json(comparisons, judged))
     else:
@@ -235,6 +232,5 @@ def _print_json(answer: Mapping[str, object]) -> None:
 
 
 def _print_sheets(format: TableFormat, found: Sequence[Sequence[Sheet]]) -> None:
-
     writer = written.markdown if format is TableFormat.MARKDOWN else written.text
     say("\n\n".join(writer(each) for each in found))

@@ -81,7 +81,6 @@ def _format_of(output: Path | None) -> ExportFormat:
 
 
 def _span(reader: RecordingReader, since: str, until: str, every: str | None) -> TimeSpan:
-
     first = next((frame for _, frame in reader.frames()), None)
     if first is None:
         raise without_frames(reader.name)
@@ -106,7 +105,6 @@ def _write(
     wide: bool,
 ) -> str:
     """Writes it, and says what was written."""
-
     with progress(span, output is not None) as reached:
 
         def found() -> Iterator[WatchedInterval]:

@@ -79,7 +79,6 @@ def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
         UsageProblem: There is nothing to apply, or nobody to ask.
         ServerProblem: Nobody says yes.
     """
-
     kept = kept_tuning(directory)
     result = kept.result
     if result is None or result.ending is not Ending.BETTER:

@@ -72,7 +72,6 @@ def _given(words: Sequence[str], binaries: Binaries) -> dict[str, str]:
         UsageProblem: A word is not NAME=VALUE, the name is unknown, or the value is refused.
         ClusterProblem: The programs cannot be asked.
     """
-
     settings: dict[str, str] = {}
     for each in wanted_parameters(words, SYSTEM):
         name, value = each.name.lower(), each.value or ""
@@ -94,7 +93,6 @@ def _advised(server: ConnectionWords, kept: Mapping[str, str]) -> Advised:
         server: The demo's, just started.
         kept: Settings of the operator, which the proposal is to fit.
     """
-
     looked = look_closely(server, 0.0, None, None)
     proposal = propose(replace(looked.facts, started_with=looked.facts.started_with | kept.keys()))
     half, sample = proposal.server_half(), looked.interval.now(sections.parameters)
@@ -118,7 +116,6 @@ def _advised(server: ConnectionWords, kept: Mapping[str, str]) -> Advised:
 
 def _overridden(server: Throwaway, settings: Mapping[str, str]) -> tuple[str, ...]:
     """Those of the settings that ALTER SYSTEM of an earlier session holds in a kept cluster."""
-
     stored = auto_conf.settings(auto_conf.read(str(server.data_dir)).decode(errors="replace"))
     return tuple(name for name in stored if name.lower() in settings)
 
@@ -160,7 +157,6 @@ def run_demo(words: DemoWords) -> int:
 
 def _prepared(stack: ExitStack, words: DemoWords) -> tuple[Throwaway, ConnInfo]:
     """A running server with pgbench's tables in it."""
-
     binaries = find(words.pg_bin)
     tell(f"PostgreSQL {binaries.version} ({binaries.origin})")
     pgbench = find_pgbench(words.session.pgbench)
@@ -198,7 +194,6 @@ def _prepared(stack: ExitStack, words: DemoWords) -> tuple[Throwaway, ConnInfo]:
 
 def _make_bus(conninfo: ConnInfo, scale: int) -> None:
     """The bus company's tables, about as large as pgbench's; of a kept cluster what is there."""
-
     with _progress() as show:
 
         def loading(progress: InitialiseProgress) -> None:
@@ -250,7 +245,6 @@ class _Lines:
 
 
 async def _headless(session: LiveSession, spec: LoadSpec, seconds: float, record: Path | None) -> int:
-
     not_stdout(record)
     session.recorder.start(str(record) if record else None)
     printer = LinePrinter(say)

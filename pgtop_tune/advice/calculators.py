@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Opinion, Workload
+from pgtop_tune.advice.facts import AdviceFacts, Opinion
 from pgtop_tune.base.units import GB, KB, MB, memory
+from pgtop_tune.model.machine import DiskKind, Workload
 
 Says = Callable[[AdviceFacts], str | None]
 """A value as one types it; None where the facts it asks for are missing or it has no opinion on them."""

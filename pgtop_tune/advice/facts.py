@@ -5,7 +5,6 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct, field
@@ -16,7 +15,7 @@ from pgtop_tune.host.machine_setup import MachineFacts
 from pgtop_tune.metrics.memory_rule import USUAL_PAGE_BYTES
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
-from pgtop_tune.model.machine import SystemSetting
+from pgtop_tune.model.machine import DiskKind, SystemSetting, Workload
 
 DERIVED: Final = frozenset({"default", "override"})
 """Sources of what the server has worked out by itself, such as wal_buffers from -1."""
@@ -34,24 +33,6 @@ OUT_OF_REACH: Final[Mapping[str, str]] = {
 """Why ALTER SYSTEM would not change what is shown of a parameter, by its source."""
 CLOCK: Final = "timer"
 """The measured limit that says what reading the clock costs."""
-
-
-class DiskKind(StrEnum):
-    """What the data lie on, as far as it matters for costs and depths."""
-
-    HDD = "hdd"
-    SSD = "ssd"
-    NVME = "nvme"
-    NETWORK = "network"
-
-
-class Workload(StrEnum):
-    """The kinds that calculators ask for."""
-
-    WEB = "web"
-    OLTP = "oltp"
-    OLAP = "olap"
-    MIXED = "mixed"
 
 
 class Machine(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import CLOCK, DERIVED, STARTED_WITH, Advice, AdviceFacts, DiskKind, Machine, Workload
+from pgtop_tune.advice.facts import CLOCK, DERIVED, STARTED_WITH, Advice, AdviceFacts, Machine
 from pgtop_tune.advice.rules.system import kind_of
 from pgtop_tune.base import units
 from pgtop_tune.base.errors import UsageProblem
@@ -20,6 +20,7 @@ from pgtop_tune.metrics.memory_rule import USUAL_PAGE_BYTES
 from pgtop_tune.metrics.server import WAL_BYTES, client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters, HostFacts
+from pgtop_tune.model.machine import DiskKind, Workload
 from pgtop_tune.model.parameter_values import parse, show
 from pgtop_tune.model.postgres import DatabaseCounters, ParameterSample, ServerFacts
 

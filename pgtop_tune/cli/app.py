@@ -42,30 +42,30 @@ def _program(
 
 
 COMMANDS: Final = (
-    ("top", "top", "top"),
-    ("demo", "demo", "demo"),
-    ("record", "record", "record"),
-    ("replay", "replay", "replay"),
+    ("top", "watch", "top"),
+    ("demo", "watch", "demo"),
+    ("record", "recordings", "record"),
+    ("replay", "watch", "replay"),
     ("parameters", "parameters", "parameters"),
     ("advise", "parameters", "advise"),
-    ("set", "set", "set_parameters"),
-    ("reset", "set", "reset_parameters"),
-    ("revert", "revert", "revert"),
+    ("set", "parameters", "set_parameters"),
+    ("reset", "parameters", "reset_parameters"),
+    ("revert", "parameters", "revert"),
     ("ab", "ab", "ab"),
     ("tune", "tune", "tune"),
-    ("diff", "diff", "diff"),
+    ("diff", "parameters", "diff"),
     ("check", "check", "check"),
-    ("compare", "compare", "compare"),
-    ("report", "report", "report"),
-    ("export", "export", "export"),
+    ("compare", "recordings", "compare"),
+    ("report", "recordings", "report"),
+    ("export", "recordings", "export"),
 )
-"""Name, module below `cli.commands`, function."""
+"""Name, folder below `cli.commands`, function."""
 GROUPS: Final = (
-    ("bench", "bench.app", "bench"),
-    ("baseline", "baseline", "baseline"),
-    ("experiment", "experiment.app", "experiment"),
+    ("bench", "bench", "bench"),
+    ("baseline", "recordings", "baseline"),
+    ("experiment", "experiment", "experiment"),
 )
-"""Commands with commands of their own: name, module, what typer makes of them."""
+"""Commands with commands of their own: name, folder, what typer makes of them."""
 _NAMES: Final = frozenset(name for name, _, _ in (*COMMANDS, *GROUPS))
 _LONG: Final = 4
 
@@ -93,18 +93,17 @@ def program(named: str = "") -> typer.Typer:
     )
     made.callback()(_program)
     alone = named in _NAMES
-    for name, module, function in COMMANDS:
+    for name, folder, function in COMMANDS:
         if name == named or not alone:
-            command = _part(module, function)
-            register(made, name, command)
-    for name, module, group in GROUPS:
+            register(made, name, _part(folder, function))
+    for name, folder, group in GROUPS:
         if name == named or not alone:
-            made.add_typer(_part(module, group), name=name)
+            made.add_typer(_part(folder, group), name=name)
     return made
 
 
-def _part(module: str, name: str) -> Any:
-    return getattr(import_module(f"pgtop_tune.cli.commands.{module}"), name)
+def _part(folder: str, name: str) -> Any:
+    return getattr(import_module(f"pgtop_tune.cli.commands.{folder}"), name)
 
 
 def with_default_command(arguments: list[str]) -> list[str]:

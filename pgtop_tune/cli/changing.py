@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.base.errors import ServerProblem, UnsafeChange, UsageProblem
+from pgtop_tune.base.errors import HostProblem, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.base.foreign_answers import decoding
 from pgtop_tune.base.secret import without_secrets
-from pgtop_tune.base.units import duration
+from pgtop_tune.base.units import counted, duration
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import (
     SYSTEM,
+    ChangeState,
+    HostChange,
     ParameterChange,
     Reach,
     Scope,
@@ -30,33 +33,149 @@ from pgtop_tune.changes.model.change import (
     of_reach,
 )
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
-from pgtop_tune.changes.model.restart import RestartPlan
+from pgtop_tune.changes.model.restart import RestartPlan, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.selection import in_order
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules, with_reset_values
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY
 from pgtop_tune.changes.statements import check_lists
-from pgtop_tune.cli.assignments import PARAMETER_NAMES, SESSION_CONTEXTS, check_known
+from pgtop_tune.changes.watchdogs import guard_machine_set, guard_set
+from pgtop_tune.cli.assignments import PARAMETER_NAMES, SESSION_CONTEXTS, check_known, nearest_settings
 from pgtop_tune.cli.connecting import can_ask
-from pgtop_tune.cli.machine_half import (
-    check_permitted,
-    live_values,
-    machine_of,
-    nearest_settings,
-    say_setting,
-    show_commands,
-)
 from pgtop_tune.cli.output import complain, say, tell
-from pgtop_tune.cli.restarting import confirm, show_plan
-from pgtop_tune.cli.reverting import of_settled
 from pgtop_tune.cli.signals import answer_to, to_the_end
+from pgtop_tune.host.block_devices import QUEUE_SETTINGS, server_directories
+from pgtop_tune.host.locality import local_postmaster, working_directory
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import ValueRisk
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.parameter_values import check_value, without_blanks
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
+from pgtop_tune.postgres.server.straight_way import whereabouts
+from pgtop_tune.process.revert_watchdog import RevertWatchdog
+
+# The machine's half: what may be changed, what to paste otherwise.
+
+_PASTE: Final = "paste the commands with sudo above into a shell, or run this as root"
+
+
+async def machine_of(
+    conninfo: ConnInfo, names: Sequence[str], *, beside_server: bool, with_restart: bool = False
+) -> HostControl:
+    """The door to this machine's settings; the server is asked where that matters.
+
+    Args:
+        conninfo: The server.
+        names: Settings it is about.
+        beside_server: Whether parameters of the server are changed in the same set.
+        with_restart: Whether what takes it back after our end restarts the server.
+
+    Raises:
+        ConnectionProblem: The server is asked, and is not there.
+    """
+    surely_here = all(endpoint.is_socket for endpoint in conninfo.endpoints)
+    of_disks = any(name.rpartition("/")[2] in QUEUE_SETTINGS for name in names)
+    asked = bool(names) and (beside_server or of_disks or not surely_here)
+    directories = await _directories(conninfo) if asked else ()
+
+    def guard(set_id: str, until_ms: int | None, directory: Path | None) -> RevertWatchdog:
+        if beside_server:
+            return guard_set(conninfo, set_id, until_ms, directory, with_restart=with_restart)
+        return guard_machine_set(set_id, until_ms, directory)
+
+    return HostControl(lambda: directories, guard=guard)
+
+
+async def _directories(conninfo: ConnInfo) -> tuple[str, ...] | Unavailable:
+    """Where the server keeps data and WAL; why not, where its backend is no process of this machine."""
+    async with whereabouts(conninfo) as found:
+        postmaster = local_postmaster(found.backend_pid, found.backend_start_ms)
+    if isinstance(postmaster, Unavailable):
+        return postmaster
+    directory = found.data_directory or working_directory(postmaster)
+    return tuple(server_directories(directory).values()) if directory else ()
+
+
+def show_commands(machine: HostControl, settings: Sequence[WantedSetting], *, survive: bool) -> None:
+    """What a shell would make of the set, one command a line."""
+    for each in settings:
+        for command in machine.commands(each.name, each.value, survive=survive):
+            say(command)
+
+
+async def live_values(machine: HostControl, settings: Sequence[WantedSetting]) -> Mapping[str, str]:
+    """Values of this machine now, by name.
+
+    Raises:
+        HostProblem: The server runs on another machine; what to paste there is shown.
+    """
+    found = await machine.settings()
+    if isinstance(found, Unavailable):
+        show_commands(machine, settings, survive=False)
+        raise HostProblem(f"nothing was changed: {found.detail}", "paste the commands above into a shell there")
+    return {each.name: each.live for each in found if not isinstance(each.live, Unavailable)}
+
+
+async def check_permitted(machine: HostControl, settings: Sequence[WantedSetting]) -> None:
+    """Makes sure that this process may change them.
+
+    Raises:
+        HostProblem: It may not, and nothing was changed.
+    """
+    wanted = {each.name for each in settings}
+    found = await machine.settings() if wanted else ()
+    here = () if isinstance(found, Unavailable) else found
+    closed = [each for each in here if each.name in wanted and not each.writable]
+    if closed:
+        raise HostProblem(f"{closed[0].path} cannot be written by this process: nothing was changed", _PASTE)
+
+
+def say_setting(change: HostChange, before: str) -> None:
+    """One change in a line: what it was, what the kernel has now."""
+    note = f"  ({change.message})" if change.message else ""
+    say(f"{change.name}: {before} → {change.shown_after}{note}")
+
+
+# A restart: the plan shown, and a confirmation.
+
+
+def show_plan(plan: RestartPlan, for_s: float | None = None) -> None:
+    """What a restart would do, one line each: checks, the command, who is cut off."""
+    for pending in plan.pending:
+        say(f"applies pending: {pending.name}: {pending.running} → {pending.after}")
+    for check in plan.checks:
+        hint = f" ({check.hint})" if check.hint else ""
+        say(f"{check.subject:<13} {check.verdict:<10} {check.words}{hint}")
+    say(f"restart ({plan.managed}): {plan.command}" if plan.command else f"restart: {plan.managed}")
+    if not plan.by_us:
+        say(f"pgtop-tune cannot run it: {plan.why_not}; it waits for the restart")
+    within = f", {plan.in_transaction} of them within a transaction" if plan.in_transaction else ""
+    say(f"ends {counted(plan.sessions, 'session')}{within}")
+    if for_s is not None:
+        say(f"reverts after {duration(for_s)}, with a second restart")
+
+
+def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
+    """Somebody has to want it.
+
+    Raises:
+        ServerProblem: A check says that the server would not start, or nobody says yes; nothing was changed.
+        UsageProblem: There is nobody to ask.
+    """
+    stopping = [check for check in plan.checks if check.verdict is RestartVerdict.IMPOSSIBLE]
+    if stopping and not anyway:
+        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway restarts all the same")))
+        raise ServerProblem(stopping[0].words, hint)
+    if yes:
+        return
+    if not can_ask():
+        raise UsageProblem("a restart ends every session and needs a confirmation", "pass --yes without a terminal")
+    if answer_to("restart the server? [y/N] ").lower() not in ("y", "yes"):
+        raise ServerProblem("not restarted: nothing was changed")
+
 
 _RELOAD: Final = " SELECT pg_reload_conf();"
 _RECOVERY: Final = "SELECT pg_is_in_recovery() AS in_recovery"
@@ -371,3 +490,17 @@ def _say_change(change: ParameterChange, before: str) -> None:
     message = change.message or (f"SHOW prints {change.shown_after}" if after != change.shown_after else "")
     note = f"  ({message})" if message else ""
     say(f"{change.name}: {before} → {after}{note}")
+
+
+def of_settled(change: ParameterChange) -> str:
+    """One change that is not in force any more: from what to what, or why nothing was written."""
+    if change.state is ChangeState.SUPERSEDED:
+        return f"{change.name}: {change.message}"
+    note = f"  ({change.message})" if change.message else ""
+    return f"{change.name}: {change.value or 'default'} → {_back_to(change)}{note}"
+
+
+def _back_to(change: ParameterChange) -> str:
+    """What takes a restart has its running value until then, and goes back to this one."""
+    waits = change.restart and change.shown_after != change.shown_before
+    return (change.auto_conf_before or change.shown_before) if waits else change.shown_after

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pgtop_tune
-import pgtop_tune.cli.commands.revert
+import pgtop_tune.cli.commands.parameters
 
 
 def main() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import sys
+from collections.abc import AsyncIterator, Callable
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, TypedDict
+from typing import TYPE_CHECKING, ClassVar, TypedDict, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.errors import LoadProblem, PasswordNeeded, ServerProblem, UsageProblem
 from pgtop_tune.base.safe_text import printable
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.cli import options
@@ -18,6 +20,9 @@ from pgtop_tune.process.handed_on import inherited_password
 if TYPE_CHECKING:
     from pgtop_tune.postgres.server.conninfo import ConnInfo
     from pgtop_tune.postgres.server.resolving import Resolving
+    from pgtop_tune.postgres.server.sql_session import PsycopgSession
+
+_T = TypeVar("_T")
 
 
 class ConnectionWords(Struct, frozen=True):
@@ -121,3 +126,50 @@ def ask_password(user: str) -> Secret:
     if not can_ask():
         raise UsageProblem("a password cannot be typed without a terminal", "use PGPASSWORD or .pgpass, and -w")
     return Secret(getpass.getpass(f"Password{f' for user {user}' if user else ''}: ", stream=sys.stderr))
+
+
+@contextlib.asynccontextmanager
+async def opened(words: ConnectionWords) -> AsyncIterator[tuple[PsycopgSession, ConnInfo]]:
+    """A session, and the connection to the host that it has reached (a typed password included).
+
+    Of several hosts, all that follows goes to that one. The session is closed on the way out.
+
+    Raises:
+        UsageProblem: Words that libpq refuses.
+        ConnectionProblem: Not there, or it does not let us in.
+        LoadProblem: A statement was refused while it was open.
+    """
+    from pgtop_tune.postgres.server.sql_session import open_sql_session
+
+    conninfo = resolve_words(words)
+    try:
+        sql_session = await open_sql_session(conninfo)
+    except PasswordNeeded:
+        if words.no_password or not can_ask():
+            raise
+        conninfo = conninfo.with_password(ask_password(conninfo.user))
+        sql_session = await open_sql_session(conninfo)
+    try:
+        yield sql_session, conninfo.only(sql_session.reached.endpoint)
+    except ServerProblem as refusal:
+        raise LoadProblem(refusal.message, refusal.hint) from None
+    finally:
+        await sql_session.aclose()
+
+
+def let_in(words: ConnectionWords, act: Callable[[ConnInfo], _T], *, is_another: bool = False) -> _T:
+    """Acts on the server that the words mean; where it wants a password and somebody can type one, again with it.
+
+    Args:
+        words: Which server.
+        act: What to do.
+        is_another: It is not the operator's own one, which PGPASSWORD is for without a question.
+    """
+    conninfo = resolve_words(words, is_another=is_another)
+    while True:
+        try:
+            return act(conninfo)
+        except PasswordNeeded:
+            if words.no_password or not can_ask():
+                raise
+            conninfo = conninfo.with_password(ask_password(conninfo.user))

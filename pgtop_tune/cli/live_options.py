@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from pgtop_tune.base.config import load_config
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.host.block_devices import DiskCap, parse_disk_cap
+from pgtop_tune.cli import options
 from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:
     from pgtop_tune.bench.places import SshAddress
+    from pgtop_tune.host.block_devices import DiskCap
     from pgtop_tune.model.setup import Measured
     from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.recording.files import Rotation
@@ -63,6 +64,47 @@ class LiveOptions(Struct, frozen=True):
     rotation: Rotation | None = None
 
 
+class SessionWords(Struct, frozen=True):
+    """The options of such a session as typed: a group of options, see `options.grouped`."""
+
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset()
+
+    pgbench: options.Pgbench = None
+    load_from: options.LoadFrom = None
+    disk_cap: options.DiskCaps = None
+    host_source: options.HostSourceChoice = HostSource.AUTO
+    pooler: options.Poolers = None
+
+    def live(self, **more: Any) -> LiveOptions:
+        """Return the session that is meant.
+
+        Args:
+            more: Further fields of LiveOptions.
+
+        Raises:
+            UsageProblem: A word cannot be read, or the configuration file cannot.
+        """
+        load_from = None
+        if self.load_from:
+            from pgtop_tune.bench.places import parse_address
+
+            load_from = parse_address(self.load_from)
+        return LiveOptions(
+            pgbench=self.pgbench,
+            load_from=load_from,
+            disk_caps=() if "disk_cap" in self.LEFT_OUT else disk_caps(self.disk_cap),
+            host_source=self.host_source,
+            poolers=pooler_addresses(self.pooler),
+            **more,
+        )
+
+
+class LoadSessionWords(SessionWords, frozen=True):
+    """A session that measures a load."""
+
+    LEFT_OUT: ClassVar = frozenset({"disk_cap", "pooler"})
+
+
 # What disks can do at most, from the configuration file and the command line.
 
 
@@ -75,6 +117,8 @@ def disk_caps(typed: Sequence[str] | None) -> tuple[DiskCap, ...]:
     Raises:
         UsageProblem: One of them is no cap, or the configuration file cannot be read.
     """
+    from pgtop_tune.host.block_devices import parse_disk_cap
+
     said = [parse_disk_cap(words) for words in (*load_config().disk_caps, *(typed or ()))]
     return tuple({cap.device: cap for cap in said}.values())
 

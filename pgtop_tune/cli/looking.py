@@ -4,47 +4,37 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.cli.connecting import ConnectionWords, ask_password, can_ask, resolve_words
+from pgtop_tune.advice.facts import AdviceFacts, MachineLook, machine_of
+from pgtop_tune.advice.gather import Beside, disks_of_data, facts_of, workload_seen
+from pgtop_tune.advice.proposal import Proposal, propose
+from pgtop_tune.base.errors import ConnectionProblem, NotReady
+from pgtop_tune.cli.connecting import ConnectionWords, let_in
+from pgtop_tune.cli.exit_codes import Terminated
+from pgtop_tune.cli.headless import run_beside
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.wiring import LiveSession
+from pgtop_tune.health.unsuitable import unsuitable
+from pgtop_tune.host.block_devices import ROOT, disks
+from pgtop_tune.host.machine_setup import machine_facts
+from pgtop_tune.host.psutil_rows import NO_DETAILS, SOURCE
+from pgtop_tune.host.system_settings import settings
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.machine import DiskKind, Workload
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.survey import data_bytes
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.sampling.postgres_sampler import PostgresSampler
 
-if TYPE_CHECKING:
-    from pgtop_tune.advice.facts import AdviceFacts, DiskKind, MachineLook, Workload
-    from pgtop_tune.advice.proposal import Proposal
-    from pgtop_tune.metrics.catalogue import Interval
-    from pgtop_tune.model.absence import Unavailable
-    from pgtop_tune.model.frame import Frame
-    from pgtop_tune.postgres.server.conninfo import ConnInfo
-    from pgtop_tune.runtime.ports import Step
-    from pgtop_tune.sampling.postgres_sampler import PostgresSampler
-
-_T = TypeVar("_T")
 _INTERVAL_S: Final = 0.5
 _DEADLINE_S: Final = 15.0
 _FRAMES: Final = 4
-
-
-def let_in(words: ConnectionWords, act: Callable[[ConnInfo], _T], *, is_another: bool = False) -> _T:
-    """Acts on the server that the words mean; where it wants a password and somebody can type one, again with it.
-
-    Args:
-        words: Which server.
-        act: What to do.
-        is_another: It is not the operator's own one, which PGPASSWORD is for without a question.
-    """
-    from pgtop_tune.base.errors import PasswordNeeded
-
-    conninfo = resolve_words(words, is_another=is_another)
-    while True:
-        try:
-            return act(conninfo)
-        except PasswordNeeded:
-            if words.no_password or not can_ask():
-                raise
-            conninfo = conninfo.with_password(ask_password(conninfo.user))
 
 
 class Looked(Struct, frozen=True):
@@ -81,8 +71,6 @@ class _Newest:
     @property
     def interval(self) -> Interval | None:
         """None before the first frame."""
-        from pgtop_tune.metrics.catalogue import Interval
-
         return Interval(tuple(self._frames)) if self._frames else None
 
     def accept(self, step: Step) -> None:
@@ -120,7 +108,6 @@ def look_closely(words: ConnectionWords, seconds: float, workload: Workload | No
     Raises:
         ConnectionProblem: The server is not there, does not let us in, or did not answer in time.
     """
-    from pgtop_tune.postgres.survey import data_bytes
 
     async def both(conninfo: ConnInfo) -> tuple[Interval, int | Unavailable]:
         return await _look(conninfo, seconds), await data_bytes(conninfo)
@@ -130,14 +117,6 @@ def look_closely(words: ConnectionWords, seconds: float, workload: Workload | No
 
 
 def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, disk: DiskKind | None) -> Looked:
-    from pgtop_tune.advice.facts import machine_of
-    from pgtop_tune.advice.gather import Beside, facts_of, workload_seen
-    from pgtop_tune.advice.proposal import propose
-    from pgtop_tune.base.errors import ConnectionProblem
-    from pgtop_tune.health.unsuitable import unsuitable
-    from pgtop_tune.metrics import sections
-    from pgtop_tune.model.absence import Unavailable
-
     machine = _machine(interval)
     counters = interval.now(sections.database)
     seen = workload_seen(counters) if counters is not None and said is None else None
@@ -167,15 +146,6 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
 
 def _machine(interval: Interval) -> MachineLook | Unavailable:
     """What this machine's kernel says; why nothing, where the server is on another one or there is no /proc."""
-    from pgtop_tune.advice.facts import MachineLook
-    from pgtop_tune.advice.gather import disks_of_data
-    from pgtop_tune.host.block_devices import ROOT, disks
-    from pgtop_tune.host.machine_setup import machine_facts
-    from pgtop_tune.host.psutil_rows import NO_DETAILS, SOURCE
-    from pgtop_tune.host.system_settings import settings
-    from pgtop_tune.metrics import sections
-    from pgtop_tune.model.absence import Reason, Unavailable
-
     server, facts = sections.server(interval.newest), sections.machine(interval.newest)
     if isinstance(server, Unavailable) or not server.local:
         return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine, or /proc here does not show it")
@@ -186,14 +156,6 @@ def _machine(interval: Interval) -> MachineLook | Unavailable:
 
 
 async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
-    from pgtop_tune.base.errors import ConnectionProblem
-    from pgtop_tune.cli.exit_codes import Terminated
-    from pgtop_tune.cli.headless import run_beside
-    from pgtop_tune.cli.live_options import LiveOptions
-    from pgtop_tune.cli.wiring import LiveSession
-    from pgtop_tune.metrics import sections
-    from pgtop_tune.model.absence import Reason, Unavailable
-
     session = LiveSession(conninfo, LiveOptions(interval_s=_INTERVAL_S))
     keeper = _Newest()
     session.engine.attach(keeper)
@@ -226,6 +188,4 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
 
 def _may_come(server: PostgresSampler | None) -> bool:
     """Whether there is something to wait for: an answer, or a server that starts."""
-    from pgtop_tune.base.errors import NotReady
-
     return server is None or server.problem is None or server.facts is not None or isinstance(server.problem, NotReady)

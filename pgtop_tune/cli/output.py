@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.paths import new_file, replacing
 from pgtop_tune.base.safe_text import printable, printable_lines
 from pgtop_tune.cli.exit_codes import Terminated
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
+
+    from pgtop_tune.compare.reports.report import Chapter
 
 PROGRAM = "pgtop-tune"
 _SUBSTITUTE: Final = "pgtop-tune-substitute"
@@ -191,3 +195,29 @@ def complain(problem: PgtopError) -> None:
     tell(f"{PROGRAM}: {problem.message}")
     if problem.hint:
         tell(f"hint: {problem.hint}")
+
+
+def write_chapters(output: Path, title: str, found: Sequence[Chapter], *, force: bool) -> None:
+    """A report as the file's name says.
+
+    Raises:
+        UsageProblem: A file that is there already, or of another kind.
+    """
+    from pgtop_tune.compare.reports.written import html, report_markdown
+
+    writer = {".html": html, ".md": report_markdown}.get(output.suffix.lower())
+    if writer is None:
+        raise UsageProblem(f"{output}: a report is HTML or Markdown", "-o report.html, or -o report.md")
+    write_text(output, writer(title, found), force=force)
+
+
+def write_text(output: Path, text: str, *, force: bool) -> None:
+    """Raises a UsageProblem where the file is there already, or cannot be written."""
+    try:
+        with replacing(output) if force else new_file(output) as file:
+            file.write(text.encode("utf-8", "replace"))
+    except FileExistsError:
+        raise UsageProblem(f"{output} exists already", "--force replaces it") from None
+    except OSError as problem:
+        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
+    say(f"report: {output}")

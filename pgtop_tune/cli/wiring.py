@@ -6,12 +6,14 @@ Imported by commands when they run, never by `--help`: it brings the drivers.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgtop_tune import __version__
 from pgtop_tune.advice.fence import check_load
 from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import LoadPreparation, PgbenchRunner
 from pgtop_tune.bench.ssh import SshPlace
@@ -21,7 +23,6 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.session_runner import own_sql_session
 from pgtop_tune.changes.watchdogs import guard_set
-from pgtop_tune.cli.free_bytes import free_bytes_for
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
 from pgtop_tune.experiment.data_set_service import DataSetService
@@ -29,6 +30,7 @@ from pgtop_tune.experiment.load_service import LoadService
 from pgtop_tune.experiment.other_experiments import OtherExperiments
 from pgtop_tune.experiment.switchback_service import SwitchbackService
 from pgtop_tune.health.service import CheckService
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
@@ -38,7 +40,37 @@ from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 if TYPE_CHECKING:
+    from pgtop_tune.bench.ports import SqlSession
     from pgtop_tune.postgres.server.sql_session import PsycopgSession
+
+# Bytes free where the server keeps its data, when the server is on this machine.
+
+
+@decodes
+async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
+    """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
+    from pgtop_tune.host.block_devices import ROOT
+    from pgtop_tune.host.locality import local_postmaster
+    from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
+    from pgtop_tune.process.mount_namespace import namespace_of
+
+    [(pid, started_ms, _)] = await sql_session.rows(sql("own_backend", OLDEST_MAJOR))
+    postmaster = local_postmaster(int(str(pid)), int(str(started_ms)))
+
+    def free_bytes(directory: str) -> int | str:
+        if isinstance(postmaster, Unavailable):
+            return "the server runs on another machine, or in a container"
+        namespace = namespace_of(postmaster, ROOT)
+        real = namespace.real_path(directory)
+        if real is None:
+            return f"{directory} is not readable"
+        try:
+            found = namespace.statvfs(real)
+        except OSError as problem:
+            return f"{directory}: {problem.strerror}"
+        return found.f_bavail * found.f_frsize
+
+    return free_bytes
 
 
 class LiveParts:

@@ -11,13 +11,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from pgtop_tune.advice.facts import DiskKind, Workload
 from pgtop_tune.changes.start.next_start import NextStart
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.backups import BackupTools
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.machine import MachineDetails
+from pgtop_tune.model.machine import DiskKind, MachineDetails, Workload
 from pgtop_tune.model.setup import Measured
 
 R = TypeVar("R")

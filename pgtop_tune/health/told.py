@@ -5,13 +5,13 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import DiskKind, Workload
 from pgtop_tune.base.units import about
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample
+from pgtop_tune.model.machine import DiskKind, Workload
 
 _SOURCE = "as the operator says"
 

@@ -9,6 +9,7 @@ Memory per NUMA node, and CPU frequency per policy: what a big machine has many 
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Final
 
 from msgspec import Struct
@@ -301,3 +302,21 @@ class MachineDetails(Struct, frozen=True, gc=False):
     def live(self, name: str) -> str | Unavailable | None:
         """A setting now, as "vm.swappiness"; None where it is not among them."""
         return next((each.live for each in self.settings if each.name == name), None)
+
+
+class DiskKind(StrEnum):
+    """What the data lie on, as far as it matters for costs and depths."""
+
+    HDD = "hdd"
+    SSD = "ssd"
+    NVME = "nvme"
+    NETWORK = "network"
+
+
+class Workload(StrEnum):
+    """What a server is for: the kinds that calculators ask for."""
+
+    OLTP = "oltp"
+    OLAP = "olap"
+    MIXED = "mixed"
+    WEB = "web"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.advice.calculators import opinions
-from pgtop_tune.advice.facts import Advice, AdviceFacts, DiskKind, Machine, Workload
+from pgtop_tune.advice.facts import Advice, AdviceFacts, Machine
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.advice.plan import plan
 from pgtop_tune.advice.proposal import ADVISED, propose
@@ -21,6 +21,7 @@ from pgtop_tune.base.units import GB, MB, memory
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.setting_risks import RISKS, risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
+from pgtop_tune.model.machine import DiskKind, Workload
 from pgtop_tune.model.parameter_values import parse
 from tests.support.servers import conninfo
 

@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Machine, Workload
+from pgtop_tune.advice.facts import AdviceFacts, Machine
 from pgtop_tune.advice.knobs.system import KNOBS, knob_of
 from pgtop_tune.advice.plan import pages_taken, usual_pool
 from pgtop_tune.advice.proposal import Proposal, propose
 from pgtop_tune.base.units import GB, MB
 from pgtop_tune.changes.model.change import WantedSetting
 from pgtop_tune.changes.selection import around_server, settings_in_order
-from pgtop_tune.cli.advice import settings_to_make
-from pgtop_tune.cli.machine_rows import MachineRow
+from pgtop_tune.cli.commands.parameters.advice import settings_to_make
+from pgtop_tune.cli.parameter_rows import MachineRow
 from pgtop_tune.metrics import memory_rule
 from pgtop_tune.model.host import HugePages
-from pgtop_tune.model.machine import AfterReboot, SystemSetting
+from pgtop_tune.model.machine import AfterReboot, DiskKind, SystemSetting, Workload
 from pgtop_tune.model.parameter_values import parse
 
 PAGE: Final = 2 * MB

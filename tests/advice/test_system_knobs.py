@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import Advice, AdviceFacts, DiskKind, Machine, MachineLook, machine_of
+from pgtop_tune.advice.facts import Advice, AdviceFacts, Machine, MachineLook, machine_of
 from pgtop_tune.advice.knobs.catalogue import BY_NAME as PARAMETERS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import BY_NAME, GROUPS, KNOBS, knob_of
@@ -29,6 +29,7 @@ from pgtop_tune.host.block_devices import ROOT, Disk, disks
 from pgtop_tune.host.system_settings import names, settings
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
+from pgtop_tune.model.machine import DiskKind
 from pgtop_tune.tui.scene.explain import PANE_METRICS
 from tests.support.kernel import kernel_left_alone
 from tests.support.machine_tree import USUAL, write

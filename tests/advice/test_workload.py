@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import Workload
 from pgtop_tune.advice.gather import workload_seen
+from pgtop_tune.model.machine import Workload
 from pgtop_tune.model.postgres import DatabaseCounters
 
 QUIET = DatabaseCounters(

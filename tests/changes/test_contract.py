@@ -20,12 +20,12 @@ import pytest
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError, UsageProblem
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.machine import control as machine_control
 from pgtop_tune.changes.model.change import WantedParameter, WantedSetting
 from pgtop_tune.changes.selection import last
 from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.cli.commands.revert import revert
+from pgtop_tune.cli.commands.parameters import reverting
+from pgtop_tune.cli.commands.parameters.request import RevertRequest
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.postgres.conftest import place
@@ -355,11 +355,9 @@ async def undo_everything(server: Throwaway, machine: Machine, monkeypatch: pyte
 
 async def reverted(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, **words: Any) -> None:
     """`pgtop-tune revert`."""
-    monkeypatch.setattr(machine_control, "HostControl", lambda **more: machine)
+    monkeypatch.setattr(reverting, "HostControl", lambda **more: machine)
     where = ConnectionWords(host=str(server.socket_dir), port=str(server.port), user=server.user, database="postgres")
-    with pytest.raises(SystemExit) as ended:
-        await asyncio.to_thread(revert, words=where, **words)
-    assert ended.value.code == 0
+    assert await asyncio.to_thread(reverting.run_revert, RevertRequest(words=where, **words)) == 0
 
 
 async def reverted_last(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

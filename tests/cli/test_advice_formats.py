@@ -11,8 +11,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.advice.facts import DiskKind, Workload
-from pgtop_tune.cli.options import DiskWord, WorkloadWord
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host.sysctl_files import SysctlFiles
 from tests.cli.runs import Ran, run
@@ -97,9 +95,3 @@ def test_as_text_it_says_what_it_stands_on_and_the_commands_for_the_machine(advi
     assert "sudo sysctl -w vm.dirty_bytes=" in said
     listed = advise("--format", "text", "--group", "memory", "--profile", "olap").out
     assert "\nworkload olap: as given\n" in listed
-
-
-def test_the_words_of_the_command_line_are_those_of_advice() -> None:
-    """`check` said network and olap where `advise` said san and dw."""
-    assert {each.value for each in DiskWord} == {each.value for each in DiskKind}
-    assert {each.value for each in WorkloadWord} == {each.value for each in Workload}

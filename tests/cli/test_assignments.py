@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind, WantedParameter
-from pgtop_tune.cli.assignments import check_known, checked_name, scope_of, wanted
+from pgtop_tune.cli.assignments import check_known, checked_name, scope_of, wanted_parameters
 from pgtop_tune.model.parameter_values import check_value, without_blanks
 from pgtop_tune.model.postgres import Parameter
 
@@ -23,12 +23,12 @@ def parameter(vartype: str = "integer", unit: str = "MB", low: str = "2", high: 
 
 @given(st.text())
 def test_all_behind_the_first_equals_sign_is_the_value(value: str) -> None:
-    assert wanted([f"a.b={value}"], SYSTEM) == (WantedParameter("a.b", value, SYSTEM),)
+    assert wanted_parameters([f"a.b={value}"], SYSTEM) == (WantedParameter("a.b", value, SYSTEM),)
 
 
 def test_blanks_count_in_a_text_alone() -> None:
     """log_line_prefix nearly always ends in one."""
-    assert wanted(["log_line_prefix = %m [%p] "], SYSTEM)[0].value == "%m [%p] "
+    assert wanted_parameters(["log_line_prefix = %m [%p] "], SYSTEM)[0].value == "%m [%p] "
     assert without_blanks(parameter("string"), " %m [%p] ") == " %m [%p] "
     assert without_blanks(parameter("enum"), " on ") == without_blanks(parameter("bool"), "on\n") == "on"
 
@@ -36,7 +36,7 @@ def test_blanks_count_in_a_text_alone() -> None:
 @pytest.mark.parametrize("word", ["max_wal_size", "", "=4", "a b=1", "a;drop=1", 'a"=1', "1a=2", "a.=1", "ä=1"])
 def test_what_is_no_assignment_is_refused(word: str) -> None:
     with pytest.raises(UsageProblem):
-        wanted([word], SYSTEM)
+        wanted_parameters([word], SYSTEM)
 
 
 @pytest.mark.parametrize(

@@ -96,10 +96,13 @@ def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
     ("modules", "unwanted"),
     [
         (
-            "pgtop_tune.cli.app, pgtop_tune.cli.live_screen, pgtop_tune.tui.terminal.run",
+            "pgtop_tune.cli.app, pgtop_tune.cli.commands.watch.screen, pgtop_tune.tui.terminal.run",
             ("pgtop_tune.diagnosis.diagnosing", *OF_KEYS),
         ),
-        ("pgtop_tune.cli.screen_session, pgtop_tune.cli.watching", ("pgtop_tune.bench", "pgtop_tune.experiment")),
+        (
+            "pgtop_tune.cli.commands.watch.session, pgtop_tune.cli.watching",
+            ("pgtop_tune.bench", "pgtop_tune.experiment"),
+        ),
     ],
 )
 def test_the_first_data_waits_for_nothing_that_only_a_key_needs(modules: str, unwanted: tuple[str, ...]) -> None:
@@ -111,7 +114,7 @@ def test_the_first_data_waits_for_nothing_that_only_a_key_needs(modules: str, un
 @pytest.mark.parametrize("known", [True, False])
 def test_what_draws_is_imported_while_it_is_not_known_where_the_server_is(known: bool) -> None:
     script = (
-        "import os, sys\nfrom pgtop_tune.cli.live_screen import preload\n"
+        "import os, sys\nfrom pgtop_tune.cli.commands.watch.screen import preload\n"
         f"preload(lambda: {known})\n"
         "print('asyncpg' in sys.modules, 'textual.app' in sys.modules, os.environ['TEXTUAL_FPS'])"
     )

@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.cli import experiment_results
-from pgtop_tune.cli.experiment_results import directory_of
+from pgtop_tune.cli.commands.experiment import results as experiment_results
+from pgtop_tune.cli.commands.experiment.results import directory_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.runtime.running_experiments import Announcement, ServerKey
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run

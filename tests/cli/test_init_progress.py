@@ -7,7 +7,7 @@ import pytest
 from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepPace
 from pgtop_tune.cli.commands.bench import making
 from pgtop_tune.cli.commands.bench.making import StepsMade, shown, words, written
-from pgtop_tune.cli.commands.bench.shared import TableFormat
+from pgtop_tune.cli.options import TableFormat
 
 
 @pytest.mark.parametrize(

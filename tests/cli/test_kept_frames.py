@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.cli.commands.watch.screen import LiveWords, _controls, _kept_frames
+from pgtop_tune.cli.commands.watch.session import ScreenSession
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.live_screen import LiveWords, _controls, _kept_frames
-from pgtop_tune.cli.screen_session import ScreenSession
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.recording.history_buffer import HistoryBuffer
 from pgtop_tune.recording.recorder import Recorder

@@ -15,7 +15,7 @@ from tests.support.certificates import Authority
 
 _BEFORE = """
 import json, sys
-from pgtop_tune.cli.late_tls import hold_back
+from pgtop_tune.cli.memory import hold_back
 hold_back()
 import asyncio, hashlib, hmac, secrets, asyncpg
 said = {"before": sorted({"_ssl", "_hashlib"} & set(sys.modules))}

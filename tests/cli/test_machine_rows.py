@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.system import knob_of
-from pgtop_tune.cli.machine_rows import MachineRow, as_json, settings_differing, settings_of, table
+from pgtop_tune.cli.parameter_rows import MachineRow, machine_json, machine_table, settings_differing, settings_of
 from pgtop_tune.host.sysctl_files import PATH as DROP_IN
 from pgtop_tune.host.sysctl_files import starts_with
 from pgtop_tune.host.system_settings import settings
@@ -34,7 +34,7 @@ def test_a_row_has_the_value_now_the_value_at_boot_and_who_sets_it(tmp_path: Pat
         row(tmp_path, "vm.dirty_ratio"),
         row(tmp_path, "transparent_hugepage/enabled"),
     ]
-    cells = [line.split() for line in table(rows)[1:]]
+    cells = [line.split() for line in machine_table(rows)[1:]]
     assert cells[0][:4] == ["vm.swappiness", "60", "10", "5"]
     assert cells[0][-1] == "/etc/sysctl.d/50-x.conf:2"
     assert cells[1][:4] == ["vm.dirty_ratio", "20", "20", "-"]
@@ -43,7 +43,7 @@ def test_a_row_has_the_value_now_the_value_at_boot_and_who_sets_it(tmp_path: Pat
     assert "perhaps tmpfiles.d and units" in " ".join(cells[2])
     assert [each.changed for each in rows] == [True, False, False]
     assert [each.differs for each in rows] == [True, False, False]
-    assert as_json(rows[0])["set_at_boot"] == [{"value": "10", "file": "/etc/sysctl.d/50-x.conf", "line": 2}]
+    assert machine_json(rows[0])["set_at_boot"] == [{"value": "10", "file": "/etc/sysctl.d/50-x.conf", "line": 2}]
 
 
 def test_our_own_file_is_not_what_a_machine_starts_with_when_it_is_reset(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cli.commands.replay import replay
+from pgtop_tune.cli.commands.watch.request import ScreenWords
+from pgtop_tune.cli.commands.watch.screen import replay_recording
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.history_buffer import HistoryBuffer
@@ -104,7 +105,7 @@ async def test_a_moment_says_the_same_in_every_way(moments: Sequence[int], tmp_p
         replayed.apply(await anext(file_steps))
     assert again.seen(replayed)[0] == seen[moment - 1][0]
     for start in (0, 100):
-        replay(tmp_path / "run.jsonl.gz", start=float(start), lines=True)
+        replay_recording(tmp_path / "run.jsonl.gz", 1.0, float(start), ScreenWords(), as_lines=True)
         lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("0", "1", "2"))]
         expected = [sentences[0] for sentences in seen[max(start, 1) :]]
         assert len(lines) >= len(expected)

@@ -9,18 +9,19 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import AdviceFacts, DiskKind, Workload
+from pgtop_tune.advice.facts import AdviceFacts
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import GB
-from pgtop_tune.cli.advice import configuration, script, text
+from pgtop_tune.cli.commands.parameters.advice import configuration, script, text
 from pgtop_tune.cli.connecting import ConnectionWords
 from pgtop_tune.cli.looking import look
 from pgtop_tune.cli.parameter_rows import differing, rows_of, table
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.machine import DiskKind, Workload
 from pgtop_tune.model.postgres import Parameter
 from tests.cli.runs import run
 from tests.support.frames import frame

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cli.commands.export import export
-from pgtop_tune.cli.commands.report import report
-from pgtop_tune.cli.measuring import check_directory, write_run
+from pgtop_tune.cli.commands.bench.measuring import check_directory, write_run
+from pgtop_tune.cli.commands.recordings.comparing import write_report
+from pgtop_tune.cli.commands.recordings.exporting import export_from
+from pgtop_tune.cli.commands.recordings.request import ExportRequest, ReportRequest
 from tests.support import frames
 from tests.support.recordings import HEADER, write
 from tests.support.results import result
@@ -43,9 +44,9 @@ def test_reports_and_exports(recording: Path, tmp_path: Path, name: str, there: 
         path.write_text("old")
         path.chmod(0o666)
     if name.endswith((".html", ".md")):
-        report([recording], output=path, force=there)
+        write_report([recording], ReportRequest(output=path, force=there))
     else:
-        export(recording, output=path, force=there)
+        export_from(recording, ExportRequest(output=path, force=there))
     assert path.stat().st_size > 100
     assert mode(path) == 0o600
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted({"run.jsonl", name, *beside(tmp_path)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.cli.run_words import markdown, progress_words, text
+from pgtop_tune.cli.commands.bench.measuring import markdown, progress_words, text
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, StatementReport
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, ServerTimes, StatementTimes

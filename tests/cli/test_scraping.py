@@ -14,7 +14,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.cli.scraping import scraping
+from pgtop_tune.cli.commands.recordings.recording import scraping
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.export.openmetrics import Syntax
 from tests.cli.runs import PROGRAM, ROOT, environment, run

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.base.secret import Secret
+from pgtop_tune.cli.commands.watch.session import ScreenSession
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.screen_session import ScreenSession
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine

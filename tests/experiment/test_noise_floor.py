@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
-from pgtop_tune.cli.noise_measuring import MeasuredNoise, Shares, as_json, markdown, shares, text
+from pgtop_tune.cli.commands.experiment.noise_floor import MeasuredNoise, Shares, as_json, markdown, shares, text
 from pgtop_tune.compare.noise import KnownNoise, NoiseGroup, known_words, load_fingerprint, long_run_variance
 from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.sides.from_records import material_of_records

@@ -239,7 +239,11 @@ def test_it_closes_while_somebody_is_connected() -> None:
 
 def test_help_and_guide_propose_one_port_that_is_no_exporters() -> None:
     root = Path(__file__).parents[2]
-    pages = (root / "README.md", *(root / "docs").rglob("*.md"), root / "pgtop_tune/cli/commands/record.py")
+    pages = (
+        root / "README.md",
+        *(root / "docs").rglob("*.md"),
+        root / "pgtop_tune/cli/commands/recordings/recording.py",
+    )
     proposed = [found for page in pages for found in re.findall(r"--openmetrics (?:[\d.]+:)?(\d+)", page.read_text())]
     assert {*map(int, proposed)} == {PORT}
     assert not 9100 <= PORT <= 9999

@@ -12,8 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, UsageProblem
-from pgtop_tune.cli import checking_servers
-from pgtop_tune.cli.checking_servers import ServersShown, ServersWanted, check_all, servers_of, worst_status
+from pgtop_tune.cli.commands.check import checking as checking_servers
+from pgtop_tune.cli.commands.check.checking import check_all, servers_of, worst_status
+from pgtop_tune.cli.commands.check.request import CheckRequest, ReportFormat
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health import many
@@ -33,7 +34,6 @@ from pgtop_tune.health.many import (
 from pgtop_tune.health.project_file import ProjectWishes
 from pgtop_tune.health.report import Report, Result
 from pgtop_tune.health.watching import Looks
-from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from tests.cli.runs import run
 from tests.export.pages import values
@@ -210,7 +210,7 @@ def test_each_line_of_a_file_is_a_row_and_one_that_is_refused_is_one_as_well(tmp
         "host=/a dbname=d user=u\n"
         "host=/a port=zehn\n"
     )
-    found = servers_of(ServersWanted(file=file))
+    found = servers_of(CheckRequest(servers=file))
     assert list(found) == [
         "u@/a:5432/d", f"u@/a:5432/d (line 4 of {file})", f"line 5 of {file}", f"line 7 of {file}",
     ]  # fmt: skip
@@ -225,7 +225,7 @@ def test_a_file_without_a_server_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     services = tmp_path / "services"
     services.write_text("[a]\nhost=/a\n")
     monkeypatch.setenv("PGSERVICEFILE", str(services))
-    for wanted in (ServersWanted(file=file), ServersWanted(("*",), None, file)):
+    for wanted in (CheckRequest(servers=file), CheckRequest(services=["*"], servers=file)):
         with pytest.raises(UsageProblem, match=f"{file} names no server"):
             servers_of(wanted)
 
@@ -237,7 +237,7 @@ def test_services_are_those_that_libpq_finds(tmp_path: Path, monkeypatch: pytest
         "[half\nhost=/c\n[bad]\nnonsense\n[]\nhost=/d\n"
     )
     monkeypatch.setenv("PGSERVICEFILE", "")
-    found = servers_of(ServersWanted(("*",), services))
+    found = servers_of(CheckRequest(services=["*"], service_file=services))
     assert {name: getattr(each, "host", None) for name, each in found.items()} == {
         "indented": "/a", "it's \\\\ one": "/b", "bad": None,
     }  # fmt: skip
@@ -269,10 +269,10 @@ def test_an_interrupt_shows_the_results_so_far(
     monkeypatch.setattr(checking_servers, "gather", gathered)
     file = tmp_path / "servers"
     file.write_text("".join(f"host=/a user=u dbname={name}\n" for name in ("first", "second", "third")))
-    shown = ServersShown(format="json", details=False, fail_on=Severity.WARNING, strict=False)
+    request = CheckRequest(servers=file, format=ReportFormat.JSON)
     monkeypatch.setattr(many, "AT_ONCE", 1)
     with pytest.raises(KeyboardInterrupt):
-        check_all(ServersWanted(file=file), Wanted.of(ProjectWishes()), shown, HostSource.AUTO)
+        check_all(request, Wanted.of(ProjectWishes()), Severity.WARNING)
     found = json.loads(capsys.readouterr().out)["servers"]
     assert [each["problem"] for each in found] == [None, "interrupted", "interrupted"]
     assert found[0]["report"]["findings"]

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import DiskKind
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.formats.for_people import text_lines
@@ -21,6 +20,7 @@ from pgtop_tune.health.project_file import ProjectWishes
 from pgtop_tune.health.proposing import ProposedRow, ProposedValues
 from pgtop_tune.health.report import Accepted, Result
 from pgtop_tune.health.told import Told
+from pgtop_tune.model.machine import DiskKind
 from tests.cli.runs import run
 from tests.health.test_formats import ACCEPTED, HOSTILE, MIXED, NASTY, _check, _finding, report
 from tests.health.test_told import managed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import DiskKind, Workload
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.health.check import Check
 from pgtop_tune.health.facts import CheckFacts
@@ -16,6 +15,7 @@ from pgtop_tune.health.proposing import ProposedValues, proposed_values
 from pgtop_tune.health.registry import by_id
 from pgtop_tune.health.told import Told
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.machine import DiskKind, Workload
 from tests.support.health_facts import found, parameter, spoilt, unknown
 from tests.support.machine_frames import GIB
 
@@ -95,7 +95,7 @@ def test_a_report_through_a_pooler_says_so() -> None:
     ],
 )
 def test_memory_and_cpus_are_those_of_a_machine(memory: str, cpus: int | None, said: str) -> None:
-    from pgtop_tune.cli.commands.check import _told
+    from pgtop_tune.cli.commands.check.checking import _told
 
     with pytest.raises(UsageProblem, match=said):
         _told(memory, cpus, None, None)

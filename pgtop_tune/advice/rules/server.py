@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pgtop_tune.advice.facts import OUT_OF_REACH, STARTED_WITH, Advice, AdviceFacts, DiskKind, Workload
+from pgtop_tune.advice.facts import OUT_OF_REACH, STARTED_WITH, Advice, AdviceFacts
 from pgtop_tune.advice.plan import (
     LEAST_WORK_MEM,
     SMALL_BUFFERS,
@@ -16,6 +16,7 @@ from pgtop_tune.advice.plan import (
 )
 from pgtop_tune.base.units import MB, about, as_set, memory
 from pgtop_tune.metrics import memory_rule
+from pgtop_tune.model.machine import DiskKind, Workload
 
 
 def shared_buffers(facts: AdviceFacts, plan: MemoryPlan) -> Advice:

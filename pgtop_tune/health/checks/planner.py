@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune.advice.facts import Workload
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, thresholds
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
@@ -13,6 +12,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import advice_facts, advised_or, also_scoped, scoped, scoped_finding, setting
+from pgtop_tune.model.machine import Workload
 
 _GROUP: Final = "planner"
 _ENABLES: Final = "enable_"

@@ -55,7 +55,7 @@ def transport_of(raw: Any) -> asyncio.Transport | None:
 def read_in_pieces(transport: asyncio.Transport) -> None:
     """Has a transport read 64 kB at a time in place of 256, where it says how much it reads (`max_size` of asyncio's).
 
-    glibc maps and unmaps memory for what is larger than `cli.allocator` allows in its heap: a tenth of the sampler's
+    glibc maps and unmaps memory for what is larger than `cli.memory` allows in its heap: a tenth of the sampler's
     time went into that, for answers of some hundred bytes.
     """
     if isinstance(getattr(transport, "max_size", None), int):

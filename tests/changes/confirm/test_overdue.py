@@ -15,8 +15,8 @@ from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.model.pending_set import GRACE_S, NO_DEADLINE
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.watchdogs import Watchdogs
+from pgtop_tune.cli.commands.watch.session import ScreenSession
 from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.screen_session import ScreenSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.run_frames import FrameKeeper

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.tables import Table
 from pgtop_tune.cli.commands.bench import making
-from pgtop_tune.cli.commands.bench.shared import TableFormat
+from pgtop_tune.cli.options import TableFormat
 from pgtop_tune.compare.reports.report import report, run_sheets, search_sheet
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import html, report_markdown

@@ -10,25 +10,41 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.safe_text import printable
 from pgtop_tune.base.units import age, count
-from pgtop_tune.cli.commands.bench.shared import InitWords, TableFormat, opened
-from pgtop_tune.cli.connecting import ConnectionWords, can_ask
-from pgtop_tune.cli.output import tell
+from pgtop_tune.bench.argv import shell_quoted
+from pgtop_tune.bench.datasets.bus import VERSION, BusPlan, parse_size
+from pgtop_tune.bench.datasets.bus_make import make_bus
+from pgtop_tune.bench.datasets.pgbench_tables import (
+    DEFAULT_STEPS,
+    Initialised,
+    PgbenchShape,
+    Room,
+    estimated_bytes,
+    initialise,
+    initialise_argv,
+    look_for_room,
+)
+from pgtop_tune.bench.datasets.progress import InitialiseProgress, PaceMeter, StepPace
+from pgtop_tune.bench.datasets.recognise import BusFacts, PgbenchFacts, recognise_bus, recognise_pgbench
+from pgtop_tune.bench.locate import Pgbench, find_pgbench
+from pgtop_tune.cli.commands.bench.request import Dataset, InitRequest
+from pgtop_tune.cli.connecting import ConnectionWords, can_ask, opened
+from pgtop_tune.cli.exit_codes import Terminated
+from pgtop_tune.cli.options import TableFormat
+from pgtop_tune.cli.output import say, tell, write_for_programs
+from pgtop_tune.cli.signals import run_until_signalled
+from pgtop_tune.cli.wiring import endpoint_of, free_bytes_for
 from pgtop_tune.model.run_result import INIT_FORMAT
-
-if TYPE_CHECKING:
-    from pgtop_tune.bench.datasets.bus import BusPlan
-    from pgtop_tune.bench.datasets.pgbench_tables import Initialised, PgbenchShape, Room
-    from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepPace
-    from pgtop_tune.bench.datasets.recognise import BusFacts, PgbenchFacts
-    from pgtop_tune.bench.locate import Pgbench
-    from pgtop_tune.postgres.server.conninfo import ConnInfo
-
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.sql_session import open_sql_session
 
 # How far the making of a data set is, on stderr: a bar on a terminal, lines elsewhere.
 
@@ -54,10 +70,6 @@ def shown() -> Iterator[Tell]:
     if not sys.stderr.isatty():
         yield _Lines()
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from pgtop_tune.bench.datasets.progress import PaceMeter
 
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -82,8 +94,6 @@ class _Lines:
     """Each new step as a line, and where a long one stands every few seconds."""
 
     def __init__(self) -> None:
-        from pgtop_tune.bench.datasets.progress import PaceMeter
-
         self._meter = PaceMeter()
         self._step = ""
         self._told_s = 0.0
@@ -126,6 +136,15 @@ class StepsMade(Struct, frozen=True):
     steps_s: tuple[tuple[str, float], ...]
     total_s: float
     notes: tuple[str, ...] = ()
+
+
+def make_data_set(request: InitRequest) -> None:
+    """Make the data set, and print the seconds of each step. Raises as `pgbench_making` and `bus_making`."""
+    if request.format is not TableFormat.TEXT:
+        write_for_programs()
+    making = pgbench_making if request.dataset is Dataset.PGBENCH else bus_making
+    for line in written(making(request), request.format):
+        say(line)
 
 
 def written(made: StepsMade, format: TableFormat) -> list[str]:
@@ -178,14 +197,8 @@ _UNLOGGED: Final = "unlogged tables write no WAL: not representative of tables t
 _MOST_JOBS: Final = 4
 
 
-def pgbench_making(given: InitWords, words: ConnectionWords) -> StepsMade:
+def pgbench_making(given: InitRequest) -> StepsMade:
     """pgbench's own tables, by pgbench -i."""
-    from pgtop_tune.bench.argv import shell_quoted
-    from pgtop_tune.bench.datasets.pgbench_tables import DEFAULT_STEPS, PgbenchShape, estimated_bytes, initialise_argv
-    from pgtop_tune.bench.locate import find_pgbench
-    from pgtop_tune.cli.signals import run_until_signalled
-    from pgtop_tune.cli.wiring import endpoint_of
-
     scale = 1 if given.scale is None else given.scale
     shape = PgbenchShape(
         steps=given.steps.replace(" ", "") or DEFAULT_STEPS,
@@ -198,7 +211,7 @@ def pgbench_making(given: InitWords, words: ConnectionWords) -> StepsMade:
         index_tablespace=given.index_tablespace,
     )
     shape.words()
-    conninfo, found, room = run_until_signalled(_pgbench_found(words, estimated_bytes(scale, shape), shape))
+    conninfo, found, room = run_until_signalled(_pgbench_found(given.connection, estimated_bytes(scale, shape), shape))
     endpoint = endpoint_of(conninfo)
     pgbench = find_pgbench(given.pgbench, over_tls=endpoint.over_tls)
     argv = initialise_argv(scale, pgbench, endpoint, shape)
@@ -220,13 +233,8 @@ def pgbench_making(given: InitWords, words: ConnectionWords) -> StepsMade:
     )
 
 
-def bus_making(given: InitWords, words: ConnectionWords) -> StepsMade:
+def bus_making(given: InitRequest) -> StepsMade:
     """The bus company's tables; what an earlier making left is gone on with."""
-    from pgtop_tune.base.units import count
-    from pgtop_tune.bench.datasets.bus import VERSION, BusPlan, parse_size
-    from pgtop_tune.bench.datasets.pgbench_tables import Initialised
-    from pgtop_tune.cli.signals import run_until_signalled
-
     plan = BusPlan(
         tickets=parse_size(given.size or "6M"),
         seed=1 if given.seed is None else given.seed,
@@ -234,7 +242,7 @@ def bus_making(given: InitWords, words: ConnectionWords) -> StepsMade:
         foreign_keys=given.foreign_keys,
     )
     jobs = given.jobs or min(_MOST_JOBS, os.cpu_count() or 1)
-    conninfo, found, room = run_until_signalled(_bus_found(words, plan))
+    conninfo, found, room = run_until_signalled(_bus_found(given.connection, plan))
     anew = found is not None and (given.force or not found.is_of(plan))
     notes: tuple[str, ...] = ()
     if found is not None and not anew and found.fulfils(plan):
@@ -264,8 +272,6 @@ def bus_making(given: InitWords, words: ConnectionWords) -> StepsMade:
 @contextlib.contextmanager
 def _telling_what_is_left(words: str) -> Iterator[None]:
     """A making that was cut off, or failed without advice, says how it stands with the tables."""
-    from pgtop_tune.cli.exit_codes import Terminated
-
     try:
         yield
     except Terminated:
@@ -300,13 +306,11 @@ def may_replace(database: str, what: str, found: str, *, force: bool, ask: Calla
 
 
 def _asked(question: str) -> str:
-    from pgtop_tune.base.safe_text import printable
-
     print(printable(question), end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().rstrip("\n")
 
 
-def _room_notes(room: Room | None, given: InitWords) -> tuple[str, ...]:
+def _room_notes(room: Room | None, given: InitRequest) -> tuple[str, ...]:
     if room is None or given.skip_space_check:
         return ()
     note = room.check()
@@ -318,10 +322,6 @@ def _room_notes(room: Room | None, given: InitWords) -> tuple[str, ...]:
 async def _pgbench_found(
     words: ConnectionWords, estimated_bytes: int, shape: PgbenchShape
 ) -> tuple[ConnInfo, PgbenchFacts | None, Room]:
-    from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
-    from pgtop_tune.bench.datasets.recognise import recognise_pgbench
-    from pgtop_tune.cli.free_bytes import free_bytes_for
-
     async with opened(words) as (sql_session, conninfo):
         found = await recognise_pgbench(sql_session)
         freed = found.size_bytes if found is not None and "d" in shape.steps else 0
@@ -331,10 +331,6 @@ async def _pgbench_found(
 
 
 async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, BusFacts | None, Room]:
-    from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
-    from pgtop_tune.bench.datasets.recognise import recognise_bus
-    from pgtop_tune.cli.free_bytes import free_bytes_for
-
     async with opened(words) as (sql_session, conninfo):
         found = await recognise_bus(sql_session)
         there = found.size_bytes if found is not None else 0
@@ -344,10 +340,6 @@ async def _bus_found(words: ConnectionWords, plan: BusPlan) -> tuple[ConnInfo, B
 
 
 async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgbench: Pgbench) -> Initialised:
-    from pgtop_tune.bench.datasets.pgbench_tables import initialise
-    from pgtop_tune.cli.wiring import endpoint_of
-    from pgtop_tune.postgres.server.sql_session import open_sql_session
-
     sql_session = await open_sql_session(conninfo)
 
     try:
@@ -358,8 +350,5 @@ async def _make_pgbench(conninfo: ConnInfo, scale: int, shape: PgbenchShape, pgb
 
 
 async def _make_bus(conninfo: ConnInfo, plan: BusPlan, anew: bool, jobs: int) -> Initialised:
-    from pgtop_tune.bench.datasets.bus_make import make_bus
-    from pgtop_tune.postgres.server.sql_session import open_sql_session
-
     with shown() as tell_progress:
         return await make_bus(lambda: open_sql_session(conninfo), plan, anew=anew, jobs=jobs, tell=tell_progress)

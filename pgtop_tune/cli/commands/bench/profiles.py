@@ -1,48 +1,48 @@
-"""`pgtop-tune bench list` and `bench show`: the profiles there are, and what one runs, to the letter."""
+"""The profiles there are, and what one runs, to the letter."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import subprocess
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Any
 
-import typer
-
-from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.bench.shared import Format, ProfilesDirectory
-from pgtop_tune.cli.connecting import ConnectionOptions, ConnectionWords
-
-if TYPE_CHECKING:
-    from pgtop_tune.bench.locate import Pgbench
-    from pgtop_tune.bench.profiles import Profile
-
+from pgtop_tune.bench.argv import run_argv, shell_quoted
+from pgtop_tune.bench.datasets.recognise import found_variables
+from pgtop_tune.bench.locate import Pgbench, find_pgbench
+from pgtop_tune.bench.profiles import Profile, Profiles, load_profiles, profile_directories, with_variables
+from pgtop_tune.bench.run_directory import base_directory, unused_name
+from pgtop_tune.bench.scripts import check_script, read_script
+from pgtop_tune.cli.connecting import ConnectionWords, opened, resolve_words
+from pgtop_tune.cli.options import Format
+from pgtop_tune.cli.output import say, tell, write_for_programs
+from pgtop_tune.cli.wiring import endpoint_of
+from pgtop_tune.model.bench import LoadSpec
 
 _SHOW_TIMEOUT_S = 10.0
 
 
-def show(
-    *,
-    name: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of the profile, from `bench list`.")],
-    profiles: ProfilesDirectory = None,
-    format: Annotated[Format, typer.Option("--format", help="text, or one JSON object.")] = Format.TEXT,
-    pgbench: options.Pgbench = None,
-    words: ConnectionOptions,
-) -> None:
-    """Show a profile: scripts with weight, text and hash, and the exact pgbench line.
-
-    With a database (-d), fills in the numbers that scripts take from its data set; runs nothing.
-
-    Examples: pgtop-tune bench show tpcb-like  ·  pgtop-tune bench show ticket-read -d bench --format json
-    """
-    from pgtop_tune.bench.locate import find_pgbench
-    from pgtop_tune.bench.profiles import load_profiles, profile_directories
-    from pgtop_tune.cli.output import say, tell, write_for_programs
-
-    loaded = load_profiles(profile_directories(profiles))
+def _loaded(directory: Path | None) -> Profiles:
+    loaded = load_profiles(profile_directories(directory))
     for problem in loaded.problems:
         tell(problem)
-    profile = loaded.get(name)
+    return loaded
+
+
+def say_profile(
+    name: str, directory: Path | None, format: Format, pgbench: Path | None, words: ConnectionWords
+) -> None:
+    """Print a profile with its scripts and the command that runs it.
+
+    Args:
+        directory: Of further profiles.
+        words: Without a database, places of numbers are shown in their stead.
+
+    Raises:
+        LoadProblem: There is no such profile, a script is refused, or there is no pgbench.
+    """
+    profile = _loaded(directory).get(name)
     found = find_pgbench(pgbench)
     told = _told(profile, found, words)
     if format is Format.JSON:
@@ -61,13 +61,6 @@ def show(
 
 
 def _told(profile: Profile, pgbench: Pgbench, words: ConnectionWords) -> dict[str, Any]:
-    from pgtop_tune.bench.argv import run_argv, shell_quoted
-    from pgtop_tune.bench.profiles import with_variables
-    from pgtop_tune.bench.run_directory import base_directory, unused_name
-    from pgtop_tune.cli.connecting import resolve_words
-    from pgtop_tune.cli.wiring import endpoint_of
-    from pgtop_tune.model.bench import LoadSpec
-
     conninfo = resolve_words(words)
     if words.database and profile.from_dataset:
         found = asyncio.run(_found(words, profile.dataset))
@@ -92,16 +85,11 @@ def _told(profile: Profile, pgbench: Pgbench, words: ConnectionWords) -> dict[st
 
 
 async def _found(words: ConnectionWords, dataset: str) -> dict[str, str]:
-    from pgtop_tune.bench.datasets.recognise import found_variables
-    from pgtop_tune.cli.commands.bench.shared import opened
-
     async with opened(words) as (sql_session, _):
         return await found_variables(sql_session, dataset)
 
 
 def _scripts(profile: Profile, pgbench: Pgbench) -> list[dict[str, Any]]:
-    from pgtop_tune.bench.scripts import check_script, read_script
-
     if profile.builtin:
         return [{"name": profile.builtin, "weight": 1, "sha256": None, "text": _builtin(profile.builtin, pgbench)}]
     shown = []
@@ -127,23 +115,8 @@ def _builtin(name: str, pgbench: Pgbench) -> str:
     return (answer.stdout + answer.stderr).strip()
 
 
-# `pgtop-tune bench list`: the profiles there are.
-
-
-def list_profiles(
-    profiles: ProfilesDirectory = None,
-    format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
-) -> None:
-    """Show the load profiles: the built-in ones, yours in ~/.config/pgtop-tune/profiles, and those of --profiles.
-
-    Examples: pgtop-tune bench list  ·  pgtop-tune bench list --profiles ./loads --format json
-    """
-    from pgtop_tune.bench.profiles import load_profiles, profile_directories
-    from pgtop_tune.cli.output import say, tell, write_for_programs
-
-    loaded = load_profiles(profile_directories(profiles))
-    for problem in loaded.problems:
-        tell(problem)
+def say_profiles(directory: Path | None, format: Format) -> None:
+    """Print a line for each profile, or all of them as a JSON array."""
     rows: list[dict[str, Any]] = [
         {
             "name": each.name,
@@ -155,7 +128,7 @@ def list_profiles(
             "builtin": each.builtin or None,
             "description": each.description,
         }
-        for each in loaded.known.values()
+        for each in _loaded(directory).known.values()
     ]
     if format is Format.JSON:
         write_for_programs()

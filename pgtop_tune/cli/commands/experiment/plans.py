@@ -1,273 +1,288 @@
-"""`pgtop-tune experiment check`, `plan`, `run`, `resume`, `status` and `report`."""
+"""A plan and the server it is bound to: what is asked of the server, what the command line replaces, what is shown."""
 
 from __future__ import annotations
 
-import sys
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.bench.shared import ProfilesDirectory
-from pgtop_tune.cli.connecting import ConnectionOptions
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, ServerProblem, UsageProblem
+from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
+from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
+from pgtop_tune.changes.model.change import WantedParameter
+from pgtop_tune.changes.model.restart import RestartVerdict
+from pgtop_tune.changes.restart.control import RestartService
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.cli.commands.experiment.request import PlanOverrides, PlanRequest
+from pgtop_tune.cli.connecting import let_in
+from pgtop_tune.cli.load_targets import targets
+from pgtop_tune.cli.looking import Looked, look_closely
+from pgtop_tune.cli.output import say
+from pgtop_tune.cli.wiring import endpoint_of, free_bytes_for
+from pgtop_tune.experiment.path import unreachable
+from pgtop_tune.experiment.plan.bind import ServerView, bound, keep_reviewed
+from pgtop_tune.experiment.plan.model import (
+    OWN_DATABASE,
+    BoundPlan,
+    ExperimentPlan,
+    PlanEndpoint,
+    PlanFacts,
+    estimate,
+    refusals,
+)
+from pgtop_tune.experiment.plan.plan_file import place_of, plan_path, read_plan
+from pgtop_tune.experiment.plan.results import reviewed_dir
+from pgtop_tune.experiment.plan.status import plan_lines
+from pgtop_tune.experiment.series import scripts_of
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.sql_session import open_sql_session
+from pgtop_tune.runtime.running_experiments import ServerKey, server_of
+from pgtop_tune.runtime.window import seconds
 
-_OVERRIDES: Final = "In place of what the plan says"
-
-PlanArgument = Annotated[
-    str, typer.Argument(metavar="PLAN", show_default=False, help="A TOML file, or P1, P4 or P5, which are shipped.")
-]
-Experiment = Annotated[
-    str,
-    typer.Argument(
-        metavar="EXPERIMENT",
-        show_default=False,
-        help="Its id, or its plan (the name, or the file): the last one of that name.",
-    ),
-]
-AllowUnsafe = Annotated[
-    bool, typer.Option("--allow-unsafe", help="Allow configurations that can lose data or lock out, as fsync = off.")
-]
-
-
-WorkersAddress = Annotated[
-    str,
-    typer.Option(
-        "--workers",
-        metavar="ADDRESS",
-        show_default=False,
-        help="Scheduler of Dask distributed (the extra dask) with one worker beside each of several servers alike.",
-    ),
-]
-
-
-def check_for_workers(connection: ConnectionOptions) -> None:
-    """Raises UsageProblem where a server is named: with workers each names its own."""
-    if connection.host or connection.port or connection.user or connection.database:
-        raise UsageProblem("with --workers the environment of each worker names its server", "leave -d, -h, -p, -U out")
-
-
-class PlanOverrides(Struct, frozen=True):
-    """Options that replace what a plan says."""
-
-    scale: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-s", "--scale", metavar="N", rich_help_panel=_OVERRIDES, show_default=False, help="Scale; repeatable."
-        ),
-    ] = None
-    time: Annotated[
-        str, typer.Option("-T", "--time", rich_help_panel=_OVERRIDES, show_default=False, help="Length of a run: 10s.")
-    ] = ""
-    clients: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-c", "--clients", metavar="N", rich_help_panel=_OVERRIDES, show_default=False, help="Repeatable."
-        ),
-    ] = None
-    repeats: Annotated[
-        int | None, typer.Option("--repeats", min=1, max=100, rich_help_panel=_OVERRIDES, show_default=False)
-    ] = None
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", min=0, rich_help_panel=_OVERRIDES, show_default=False, help="Seed of the order."),
-    ] = None
-    endpoint: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--endpoint",
-            metavar="NAME=HOST:PORT/DB",
-            rich_help_panel=_OVERRIDES,
-            show_default=False,
-            help="Address of an endpoint of the plan; repeatable.",
-        ),
-    ] = None
+_MB: Final = 2**20
+_MAY_CREATE: Final = "SELECT rolcreatedb OR rolsuper, pg_is_in_recovery() FROM pg_roles WHERE rolname = current_user"
 
 
-class SessionOptions(Struct, frozen=True):
-    """Options of the session that makes the runs."""
+class ServerRoom(Struct, frozen=True, kw_only=True):
+    """What was asked of the server besides its frames.
 
-    profiles: ProfilesDirectory = None
-    pgbench: options.Pgbench = None
-    disk_cap: options.DiskCaps = None
-    pooler: options.Poolers = None
-    confirm: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--confirm",
-            metavar="NAME",
-            show_default=False,
-            help="Allow the plan's values of this parameter to run code, as archive_command; repeatable.",
-        ),
-    ] = None
+    Attributes:
+        closed: Endpoint to the reason why it does not answer.
+        refused: Arm to the reason why the server would not start with it, or cannot be restarted.
+        free_bytes: On the disk of the data; None where they are not known.
+        sessions: Of others, which a restart ends.
+        max_wal_bytes: What WAL may take.
+        server: The server; None where its frames do not say.
+    """
+
+    closed: Mapping[str, str]
+    refused: Mapping[str, str]
+    free_bytes: int | None
+    sessions: int
+    max_wal_bytes: int = 0
+    server: ServerKey | None = None
 
 
-def check(
+def check_plan(plan: str, request: PlanRequest) -> BoundPlan:
+    """Print and return the plan as it runs on the server. Raises as `bound_plan`."""
+    found, room = bound_plan(plan, request)
+    for line in plan_lines(found, round(time.time() * 1000), room.max_wal_bytes):
+        say(line)
+    check_fits(found, room)
+    return found
+
+
+def review_plan(plan: str, request: PlanRequest) -> None:
+    """The same with the hash, which is kept. Raises as `bound_plan`."""
+    found = check_plan(plan, request)
+    say(f"hash {keep_reviewed(found, reviewed_dir())}")
+
+
+def check_fits(plan: BoundPlan, room: ServerRoom) -> None:
+    """Raises UsageProblem where it takes more than there is, or than its limits."""
+    if why := refusals(estimate(plan, room.max_wal_bytes), plan.limits, room.free_bytes):
+        raise UsageProblem(f"{plan.name} does not fit: {'; '.join(why)}", "a smaller --scale, or a shorter --time")
+
+
+def overridden(plan: ExperimentPlan, given: PlanOverrides) -> ExperimentPlan:
+    """The plan with what the command line says.
+
+    Raises:
+        UsageProblem: An endpoint that the plan does not have.
+    """
+    addresses = dict(word.partition("=")[::2] for word in given.endpoint or ())
+    for name in addresses:
+        if name not in {endpoint.name for endpoint in plan.endpoints}:
+            names = ", ".join(endpoint.name for endpoint in plan.endpoints)
+            raise UsageProblem(f"the plan has no endpoint {name}", f"it has {names}")
+    length_s = seconds(given.time) if given.time else plan.time_s
+    if length_s < 1:
+        raise UsageProblem(f"a run of {given.time} is too short", "pass 10s or more")
+    return replace(
+        plan,
+        scales=tuple(given.scale or plan.scales),
+        clients=tuple(given.clients or plan.clients),
+        time_s=length_s,
+        warm_up_s=min(plan.warm_up_s, length_s) if given.time else plan.warm_up_s,
+        repeats=given.repeats or plan.repeats,
+        seed=plan.seed if given.seed is None else given.seed,
+        endpoints=tuple(PlanEndpoint(each.name, addresses.get(each.name, each.address)) for each in plan.endpoints),
+    )
+
+
+def bound_plan(plan: str, request: PlanRequest) -> tuple[BoundPlan, ServerRoom]:
+    """The plan as it runs on the server that is meant, and the room there.
+
+    Raises:
+        PgtopError: The plan is wrong, or the server does not answer.
+    """
+    return bound_to_server(overridden(read_plan(plan_path(plan)), request.overrides), request)
+
+
+def bound_to_server(read: ExperimentPlan, request: PlanRequest) -> tuple[BoundPlan, ServerRoom]:
+    """The same of a plan that was read. Raises as `bound_plan`."""
+    session = request.session
+    loaded = load_profiles(profile_directories(session.profiles))
+    scripts = _scripts(read, loaded)
+    find_pgbench(session.pgbench)
+    looked = look_closely(request.connection, 0.0, None, None)
+    view = _view(read, looked, scripts, unsafe=request.allow_unsafe, confirmed=frozenset(session.confirm or ()))
+    found = bound(read, view)
+    room = let_in(request.connection, lambda conninfo: asyncio.run(_asked(conninfo, read, found, session.pgbench)))
+    if room.closed or room.refused:
+        found = bound(read, replace(view, unreachable=room.closed, refused=room.refused))
+    max_wal_bytes = int(view.parameters["max_wal_size"].setting) * _MB
+    return found, replace(room, max_wal_bytes=max_wal_bytes, server=server_of(looked.interval.newest))
+
+
+def _scripts(plan: ExperimentPlan, loaded: Profiles) -> tuple[tuple[str, str], ...]:
+    """Raises as `scripts_by_profile`, and UsageProblem for a profile whose data set the plan does not make."""
+    for name in plan.profiles:
+        try:
+            dataset = loaded.get(name).summary().dataset
+        except LoadProblem as problem:
+            raise UsageProblem(f"{place_of(plan, 'profiles')}: {problem.message}", problem.hint) from None
+        if plan.database == OWN_DATABASE and dataset not in ("", "pgbench"):
+            raise UsageProblem(
+                f"the profile {name} runs on the {dataset} data set, which a plan does not make",
+                'create it with `bench init`, and set database = "current" in the plan',
+            )
+    return scripts_by_profile(plan.profiles, loaded)
+
+
+def scripts_by_profile(profiles: Sequence[str], loaded: Profiles) -> tuple[tuple[str, str], ...]:
+    """What the scripts of each profile are: names, weights, hashes.
+
+    Raises:
+        LoadProblem: A profile that there is not.
+    """
+    found = []
+    for name in profiles:
+        scripts = scripts_of(LoadSpec(profile=name), loaded.get(name), allow_shell=False)
+        found.append((name, " ".join(f"{script.name}@{script.weight} {script.sha256}" for script in scripts)))
+    return tuple(found)
+
+
+def _view(
+    plan: ExperimentPlan,
+    looked: Looked,
+    scripts: tuple[tuple[str, str], ...],
     *,
-    plan: PlanArgument,
-    allow_unsafe: AllowUnsafe = False,
-    overrides: PlanOverrides,
-    session: SessionOptions,
-    connection: ConnectionOptions,
-) -> None:
-    """Check a plan against a server, and print its cells in order, the time and the disk they take, and the end.
-
-    A plan that does not fit is refused with the arithmetic. A configuration that this machine cannot have stays in the
-    plan: its cells are results with the reason. Nothing is changed.
-
-    Examples: pgtop-tune experiment check P1 -d bench  ·  pgtop-tune experiment check mine.toml --scale 100 -d bench
-    """
-    from pgtop_tune.cli.experiment_plans import check_plan
-
-    check_plan(connection, plan, overrides, session, allow_unsafe=allow_unsafe)
-
-
-def plan(
-    *,
-    plan: PlanArgument,
-    allow_unsafe: AllowUnsafe = False,
-    overrides: PlanOverrides,
-    session: SessionOptions,
-    connection: ConnectionOptions,
-) -> None:
-    """Check a plan and print the hash of everything that decides what will run.
-
-    `run --plan-hash HASH` runs exactly that, or refuses and names what has changed.
-
-    Example: pgtop-tune experiment plan P1 --scale 100 -d bench
-    """
-    from pgtop_tune.cli.experiment_plans import review_plan
-
-    review_plan(connection, plan, overrides, session, allow_unsafe=allow_unsafe)
-
-
-def run(
-    *,
-    plan: PlanArgument,
-    plan_hash: Annotated[
-        str, typer.Option("--plan-hash", metavar="HASH", show_default=False, help="Run only what was reviewed.")
-    ] = "",
-    allow_unsafe: AllowUnsafe = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before restarts that end sessions of others.")] = False,
-    detach: options.Detach = False,
-    workers: WorkersAddress = "",
-    overrides: PlanOverrides,
-    session: SessionOptions,
-    connection: ConnectionOptions,
-) -> None:
-    """Run a plan from the first cell to the last, and put everything back.
-
-    Changes are pending confirmation throughout: after a kill the revert watchdog reverts them, and `resume` continues
-    with the cell that was lost. The plan runs in a database of its own, unless it says otherwise. The command restarts
-    the server where a configuration needs it, and asks first if that ends sessions of others.
-
-    Examples: pgtop-tune experiment run P1 -d bench  ·
-    pgtop-tune experiment run P1 --scale 5 --time 10s --allow-unsafe  ·
-    pgtop-tune experiment run P5 --endpoint PgBouncer=:6432/bench -d bench  ·
-    pgtop-tune experiment run P1 --workers tcp://scheduler:8786
-    """
-    if detach:
-        from pgtop_tune.cli.detached import start_detached
-
-        sys.exit(start_detached(["experiment", "run"]))
-    if workers:
-        from pgtop_tune.cli.experiment_workers import run_on_workers
-
-        check_for_workers(connection)
-        if plan_hash:
-            raise UsageProblem("--plan-hash is of one server", "leave it out with --workers")
-        sys.exit(run_on_workers(workers, plan, overrides, session, allow_unsafe=allow_unsafe, yes=yes))
-    from pgtop_tune.cli.experimenting import run_plan
-
-    sys.exit(run_plan(connection, plan, overrides, session, plan_hash, allow_unsafe=allow_unsafe, yes=yes))
-
-
-def resume(
-    *,
-    experiment: Experiment,
-    allow_unsafe: AllowUnsafe = False,
-    abandon: Annotated[
-        bool, typer.Option("--abandon", help="Revert what is left of it, drop its database, and end it.")
-    ] = False,
-    detach: options.Detach = False,
-    workers: WorkersAddress = "",
-    session: SessionOptions,
-    connection: ConnectionOptions,
-) -> None:
-    """Continue an experiment that was stopped or killed, in the same order.
-
-    Examples: pgtop-tune experiment resume P1 -d bench  ·  pgtop-tune experiment resume P1 --abandon -d bench
-    """
-    if detach:
-        from pgtop_tune.cli.detached import start_detached
-
-        sys.exit(start_detached(["experiment", "resume"]))
-    if workers:
-        from pgtop_tune.cli.experiment_workers import resume_on_workers
-
-        check_for_workers(connection)
-        sys.exit(resume_on_workers(workers, experiment, session, allow_unsafe=allow_unsafe, abandon=abandon))
-    from pgtop_tune.cli.experimenting import resume_experiment
-
-    sys.exit(resume_experiment(connection, experiment, session, allow_unsafe=allow_unsafe, abandon=abandon))
-
-
-def status(
-    experiment: Annotated[
-        str,
-        typer.Argument(metavar="[EXPERIMENT]", show_default=False, help="Its id, or its plan (the name, or the file)."),
-    ] = "",
-) -> None:
-    """Show what an experiment has done, what runs, and the time left; without a name, list all experiments.
-
-    Examples: pgtop-tune experiment status  ·  pgtop-tune experiment status P1
-    """
-    from pgtop_tune.cli.experiment_results import show_status
-
-    show_status(experiment)
-
-
-def report(
-    experiment: Experiment,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", show_default=False, help="FILE.html or FILE.md; without, Markdown."
+    unsafe: bool,
+    confirmed: frozenset[str],
+) -> ServerView:
+    server = sections.server(looked.interval.newest)
+    sample = looked.interval.now(sections.parameters)
+    if isinstance(server, Unavailable) or sample is None:
+        raise ConnectionProblem("the server does not answer")
+    parameters = {each.name: each for each in sample.parameters}
+    advised = {
+        name: each.value
+        for name, each in (*looked.proposal.parameters.items(), *looked.proposal.settings.items())
+        if each.value is not None
+    }
+    reserved = 0 if server.superuser else looked.facts.reserved_connections
+    machine = looked.machine
+    return ServerView(
+        server=f"PostgreSQL {server.version}, system {server.system_identifier or 'unknown'}",
+        facts=PlanFacts(
+            ram_bytes=looked.facts.ram_bytes,
+            cores=looked.facts.cores,
+            shared_buffers_bytes=looked.facts.running_buffers_bytes or looked.facts.shared_buffers_bytes,
+            advised=advised,
         ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-) -> None:
-    """Write the report of an experiment, also while it runs: tables, verdicts against the baseline, charts.
+        parameters=parameters,
+        names=tuple(parameters),
+        settings=machine if isinstance(machine, Unavailable) else {each.name: each for each in machine.settings},
+        reserved=reserved,
+        scripts=scripts,
+        unsafe=unsafe,
+        confirmed=confirmed,
+    )
 
-    Examples: pgtop-tune experiment report P1  ·  pgtop-tune experiment report P1 -o p1.html
+
+@decodes
+async def _asked(conninfo: ConnInfo, plan: ExperimentPlan, found: BoundPlan, pgbench: Path | None) -> ServerRoom:
+    """Endpoints that do not answer, arms with which the server would not start, bytes free, sessions of others.
+
+    Raises:
+        UsageProblem: Another user's change waits for a restart, or this role cannot create a database there, or a
+            pooler stands before the server.
     """
-    from pgtop_tune.cli.experiment_results import write_report
-
-    write_report(experiment, output, force=force)
-
-
-DetachedName = Annotated[
-    str, typer.Argument(metavar="[NAME]", show_default=False, help="Its name; without, the newest that runs.")
-]
-
-
-def attach(name: DetachedName = "") -> None:
-    """Follow a run that was started with --detach; Ctrl-C leaves it running.
-
-    Examples: pgtop-tune experiment attach  ·  pgtop-tune ab random_page_cost=4,1.1 --detach -d bench
-    """
-    from pgtop_tune.cli.detached import attach as follow
-
-    sys.exit(follow(name))
-
-
-def stop(name: DetachedName = "") -> None:
-    """Stop a run that was started with --detach, as Ctrl-C does: it puts everything back first.
-
-    Example: pgtop-tune experiment stop
-    """
-    from pgtop_tune.cli.detached import stop as interrupt
-
-    sys.exit(interrupt(name))
+    sql_session = await open_sql_session(conninfo)
+    conninfo = conninfo.only(sql_session.reached.endpoint)
+    try:
+        find_pgbench(pgbench, over_tls=endpoint_of(conninfo.pinned(sql_session.reached)).over_tls)
+        [(may_create, is_standby)] = await sql_session.rows(_MAY_CREATE)
+        if plan.database == OWN_DATABASE and is_standby:
+            raise UsageProblem(
+                "the server is a standby: the experiment cannot make a database there",
+                'connect to its primary, or set database = "current" in a plan of loads that only read',
+            )
+        if plan.database == OWN_DATABASE and not may_create:
+            raise UsageProblem(
+                "this role may not create the database of the experiment",
+                'pass another -U, ALTER ROLE … CREATEDB, or set database = "current" in the plan',
+            )
+        room = await look_for_room(sql_session, 1, 0, await free_bytes_for(sql_session))
+        closed = {}
+        for endpoint in plan.endpoints:
+            if endpoint.address:
+                [target] = await targets([f"{endpoint.name}={endpoint.address}"], sql_session, conninfo, from_here=True)
+                if why := await unreachable(target.endpoint):
+                    closed[endpoint.name] = why
+    finally:
+        await sql_session.aclose()
+    refused: dict[str, str] = {}
+    sessions = 0
+    control = PostgresControl(conninfo)
+    service = RestartService(control)
+    try:
+        if plan.database == OWN_DATABASE and not await control.ask(lambda session: session.direct):
+            raise UsageProblem(
+                "a pooler answers here, and the experiment makes a database that it does not know",
+                'connect to the server itself, or set database = "current" in the plan',
+            )
+        if any(arm.parameters for arm in found.arms):
+            try:
+                await control.ask(lambda session: session.check_permitted())
+            except ServerProblem as problem:
+                refused = {arm.name: problem.message for arm in found.arms if arm.parameters}
+        for arm in found.arms:
+            if arm.impossible or arm.name in refused:
+                continue
+            wanted = [WantedParameter(name, value) for name, value in arm.parameters]
+            if not arm.restart:
+                try:
+                    await control.check_starts(wanted)
+                except ServerProblem as problem:
+                    refused[arm.name] = problem.message
+                continue
+            restart = await service.plan(wanted)
+            if restart.pending:
+                waiting = ", ".join(each.name for each in restart.pending)
+                raise UsageProblem(
+                    f"{waiting} waits for a restart already, which would apply it", "`pgtop-tune set --restart` first"
+                )
+            sessions = max(sessions, restart.sessions)
+            if not restart.by_us:
+                refused[arm.name] = f"pgtop-tune cannot restart the server: {restart.why_not}"
+                continue
+            stopping = [check.words for check in restart.checks if check.verdict is RestartVerdict.IMPOSSIBLE]
+            # What needs pages that its own settings reserve is looked at when these are there.
+            if stopping and not arm.settings:
+                refused[arm.name] = stopping[0]
+    finally:
+        await service.aclose()
+        await control.aclose()
+    return ServerRoom(closed=closed, refused=refused, free_bytes=room.available_bytes, sessions=sessions)

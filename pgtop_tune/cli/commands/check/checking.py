@@ -1,0 +1,409 @@
+"""What `check` does for one server: looks, measures where that is asked for, and looks again for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+import typer
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.base.errors import ConnectionProblem, PgtopError, UsageProblem
+from pgtop_tune.base.paths import content_of
+from pgtop_tune.base.units import counted, wall_clock
+from pgtop_tune.changes.confirm.orphans import leave_watchdogs
+from pgtop_tune.changes.machine.control import HostControl
+from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.cli.commands.check.request import CheckRequest, FailOn, ReportFormat
+from pgtop_tune.cli.connecting import let_in, may_have_password
+from pgtop_tune.cli.exit_codes import ExitCode, exit_code
+from pgtop_tune.cli.live_options import pooler_addresses
+from pgtop_tune.cli.options import for_seconds
+from pgtop_tune.cli.output import complain, say, say_whole, tell, whole, write_for_programs, write_text
+from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
+from pgtop_tune.health.check import Severity
+from pgtop_tune.health.facts import CheckFacts
+from pgtop_tune.health.formats.for_people import about, text_lines
+from pgtop_tune.health.formats.writers import WRITERS, Wish
+from pgtop_tune.health.gather import gather
+from pgtop_tune.health.looking import Wanted
+from pgtop_tune.health.many import ServerResult, check_servers, servers_lines, table_lines
+from pgtop_tune.health.measure import LIMIT_S, busy, keep, measure
+from pgtop_tune.health.project_file import ProjectWishes, project_wishes
+from pgtop_tune.health.registry import catalogue, chosen
+from pgtop_tune.health.report import Report
+from pgtop_tune.health.told import Told
+from pgtop_tune.health.watching import Looks
+from pgtop_tune.model.machine import DiskKind, Workload
+from pgtop_tune.model.parameter_values import parse
+from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
+from pgtop_tune.process.handed_on import inherited_password
+
+_LEAST_MEMORY: Final = 256 << 20
+_MOST_MEMORY: Final = 1 << 50
+
+
+def run_check(request: CheckRequest) -> int:
+    """Check what is asked for, write the report, and return the exit status.
+
+    Raises:
+        UsageProblem: Options that contradict each other, a choice of checks, a threshold or a file that is wrong.
+        RecordingProblem: The recording cannot be read.
+        ConnectionProblem: The server is not there or does not let us in.
+    """
+    project = project_wishes(request.config)
+    wishes = ProjectWishes(
+        select=tuple(request.select or project.select),
+        ignore=(*project.ignore, *(request.ignore or ())),
+        fail_on=request.fail_on or project.fail_on or FailOn.WARNING,
+        thresholds=(*project.thresholds, *(request.threshold or ())),
+        accept=project.accept,
+    )
+    if request.list_:
+        _list(wishes)
+        return ExitCode.OK
+    limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
+    told = _told(request.host_memory, request.host_cpus, request.disk, request.profile)
+    if request.services or request.servers:
+        if (
+            request.against is not None
+            or request.measure
+            or request.watch
+            or request.output is not None
+            or request.pooler
+        ):
+            raise UsageProblem("--against, --measure, --watch, --pooler and -o are for one server", "leave them out")
+        words = request.words
+        if any((words.target, words.host, words.port, words.user, words.database, words.ask_password)):
+            raise UsageProblem("--services and --servers name the servers", "leave the connection out")
+        return check_all(request, Wanted.of(wishes, told=told), limit)
+    if request.service_file is not None:
+        raise UsageProblem("--service-file goes with --services", "--services 'prod-*' chooses some, '*' all of them")
+    if request.watch:
+        if request.against is not None or request.measure:
+            raise UsageProblem("--watch does not go with --against and --measure", "leave one of them out")
+        report = watched(request, wishes, told)
+    else:
+        report = checked(request, wishes, told)
+    if request.format is not ReportFormat.TEXT and request.output is None:
+        write_for_programs()
+    wish = Wish(request.verbose, limit, None if request.output else _width(), request.strict)
+    lines = WRITERS[request.format.value](report, wish)
+    if request.output is not None:
+        write_text(request.output, "".join(f"{whole(line)}\n" for line in lines), force=request.force)
+    for line in lines if request.output is None else ():
+        say_whole(line)
+    return ExitCode.FAILED if report.fails(limit, strict=request.strict) else ExitCode.OK
+
+
+def _told(memory: str, cpus: int | None, disk: DiskKind | None, workload: Workload | None) -> Told:
+    """What the operator says of the machine.
+
+    Raises:
+        UsageProblem: A size that is none, or memory without CPUs.
+    """
+    if bool(memory) != bool(cpus):
+        raise UsageProblem("--host-memory and --host-cpus go together", "pass both: --host-memory 64GB --host-cpus 16")
+    size = int(parse(memory, "B", integer=True)) if memory else None
+    if size is not None and not _LEAST_MEMORY <= size <= _MOST_MEMORY:
+        raise UsageProblem(f"--host-memory {memory} is no memory of a machine", "pass a size with its unit: 64GB")
+    return Told(memory_bytes=size, cpus=cpus, disk=disk, workload=workload)
+
+
+def _list(wishes: ProjectWishes) -> None:
+    """The checks that would be made, with the limits that are theirs.
+
+    Raises:
+        UsageProblem: The choice of checks is wrong.
+    """
+    for line in catalogue(chosen(wishes.select, wishes.ignore)):
+        say(line.rstrip())
+
+
+def _width() -> int | None:
+    """Cells of the terminal that reads us; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+# `check` of several servers: by services of a service file, or by the connections of a file.
+
+_MOST: Final = 500
+_LONGEST: Final = 1024 * 1024
+_FORMATS: Final = (ReportFormat.TEXT, ReportFormat.JSON)
+
+
+class _Asked(Struct, frozen=True):
+    """A server as it is asked for.
+
+    Attributes:
+        place: "line 3 of FILE".
+        service: "" for a line of a file of connections.
+        target: As `resolve` takes it; may hold a password.
+    """
+
+    place: str
+    service: str
+    target: str
+
+
+def servers_of(request: CheckRequest) -> dict[str, ConnInfo | UsageProblem]:
+    """Connections by name, without a question for a password, or why libpq refuses one.
+
+    Raises:
+        UsageProblem: A file cannot be read or names no server, or a pattern means no service.
+    """
+    asked = [*_of_services(request), *_of_file(request.servers)]
+    if len(asked) > _MOST:
+        raise UsageProblem(f"{len(asked)} servers", f"{_MOST} at most")
+    found: dict[str, ConnInfo | UsageProblem] = {}
+    for server in asked:
+        conninfo: ConnInfo | UsageProblem
+        try:
+            conninfo = resolve(server.target, inherits=False)
+            # What was typed may hold a password.
+            name = server.service or conninfo.describe()
+        except UsageProblem as problem:
+            conninfo, name = problem, server.service or server.place
+        while name in found:
+            name = f"{name} ({server.place})"
+        found[name] = conninfo
+    return _with_inherited_password(found)
+
+
+def _with_inherited_password(found: dict[str, ConnInfo | UsageProblem]) -> dict[str, ConnInfo | UsageProblem]:
+    """The connections with PGPASSWORD where nothing else is found for them and somebody agrees; asks once for all."""
+    inherited = inherited_password()
+    lacking = {name: each for name, each in found.items() if isinstance(each, ConnInfo) and each.password is None}
+    if inherited is None or not lacking or not may_have_password(counted(len(lacking), "server")):
+        return found
+    return found | {name: each.with_password(inherited) for name, each in lacking.items()}
+
+
+def _of_services(request: CheckRequest) -> list[_Asked]:
+    if not request.services:
+        return []
+    file = request.service_file or Path(os.environ.get("PGSERVICEFILE") or Path.home() / ".pg_service.conf")
+    # libpq takes the file of a service from here.
+    os.environ["PGSERVICEFILE"] = str(file)
+    known: dict[str, int] = {}
+    for name, number in _sections(_read(file, "--service-file names it")):
+        # libpq takes the first of a name.
+        known.setdefault(name, number)
+    meant: dict[str, int] = {}
+    for pattern in request.services:
+        matching = {name: number for name, number in known.items() if fnmatchcase(name, pattern)}
+        if not matching:
+            raise UsageProblem(f"{file} has no service {pattern!r}", f"it has {', '.join([*known][:10]) or 'none'}")
+        meant |= matching
+    return [_Asked(f"line {number} of {file}", name, f"service='{_escaped(name)}'") for name, number in meant.items()]
+
+
+def _sections(text: str) -> Iterator[tuple[str, int]]:
+    """Names of services and where they begin. Source: libpq, parseServiceFileInfo()."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        name, closed, _ = line.strip().removeprefix("[").partition("]")
+        if line.lstrip().startswith("[") and closed and name:
+            yield name, number
+
+
+def _of_file(file: Path | None) -> list[_Asked]:
+    if file is None:
+        return []
+    targets: dict[str, int] = {}
+    for number, line in enumerate(map(str.strip, _read(file, "--servers names it").split("\n")), start=1):
+        if line and not line.startswith("#"):
+            # A line that stands twice is one server.
+            targets.setdefault(line, number)
+    if not targets:
+        raise UsageProblem(f"{file} names no server", "write one connection per line")
+    return [_Asked(f"line {number} of {file}", "", line) for line, number in targets.items()]
+
+
+def _escaped(name: str) -> str:
+    return name.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _read(path: Path, hint: str) -> str:
+    try:
+        # Some editors put a byte order mark before a text.
+        return content_of(path, _LONGEST).decode("utf-8-sig")
+    except OSError as problem:
+        raise UsageProblem(f"{path} cannot be read: {problem.strerror}", hint) from None
+    except UnicodeDecodeError:
+        raise UsageProblem(f"{path} is not text", hint) from None
+
+
+def check_all(request: CheckRequest, wanted: Wanted, fail_on: Severity | None) -> int:
+    """Checks them, prints the table or the object, and gives the exit status of the worst.
+
+    Raises:
+        UsageProblem: As `servers_of`; or a format for one server.
+        KeyboardInterrupt: After the results so far.
+    """
+    if request.format not in _FORMATS:
+        raise UsageProblem(f"--format {request.format} is for one server", f"several have {' and '.join(_FORMATS)}")
+    conninfos = servers_of(request)
+    done: dict[str, ServerResult] = {}
+
+    async def look(name: str) -> Report:
+        conninfo = conninfos[name]
+        if isinstance(conninfo, UsageProblem):
+            raise conninfo
+        facts = await gather(conninfo, wanted.checks, host_source=request.host_source)
+        return await asyncio.to_thread(wanted.judged, facts)
+
+    def told(result: ServerResult) -> None:
+        done[result.name] = result
+        tell(f"{result.name}: {'checked' if result.report else result.words}")
+
+    try:
+        results = asyncio.run(check_servers(list(conninfos), look, told))
+    except KeyboardInterrupt:
+        _show(_with_unfinished(done, conninfos), request)
+        raise
+    _show(results, request)
+    return worst_status(results, fail_on, strict=request.strict)
+
+
+def _with_unfinished(done: Mapping[str, ServerResult], names: Mapping[str, object]) -> list[ServerResult]:
+    interrupted = PgtopError("interrupted")
+    return [done.get(name) or ServerResult(name, problem=interrupted) for name in names]
+
+
+def _show(results: Sequence[ServerResult], request: CheckRequest) -> None:
+    if request.format is ReportFormat.JSON:
+        for line in servers_lines(results):
+            say_whole(line)
+        return
+    for line in table_lines(results):
+        say(line)
+    for result in results if request.verbose else ():
+        if result.report is not None:
+            say()
+            say(result.name)
+            for line in text_lines(result.report, everything=True):
+                say_whole(line)
+
+
+def worst_status(results: Sequence[ServerResult], fail_on: Severity | None, *, strict: bool) -> int:
+    """The exit status of the first server that could not be checked; else 1 where a report fails, 0 where none does."""
+    for result in results:
+        if result.problem is not None:
+            return exit_code(result.problem)
+    reports = [result.report for result in results if result.report is not None]
+    failed = any(each.fails(fail_on, strict=strict) for each in reports)
+    return ExitCode.FAILED if failed else ExitCode.OK
+
+
+_EVERY_S: Final = 30.0
+
+
+def checked(request: CheckRequest, wishes: ProjectWishes, told: Told) -> Report:
+    """The report.
+
+    Raises:
+        UsageProblem: The choice of checks, a threshold, the file or a pooler is wrong.
+        RecordingProblem: The recording cannot be read.
+        ConnectionProblem: The server is not there or does not let us in.
+    """
+    poolers = pooler_addresses(request.pooler)
+    wanted = Wanted.of(wishes, proposes=not wishes.select, told=told)
+    against = request.against
+    if against is not None and is_recording(against):
+        return wanted.judged(recorded_facts(against))
+    former = None if against is None else former_check(against)
+
+    async def both(conninfo: ConnInfo) -> CheckFacts:
+        facts = await gather(conninfo, wanted.checks, poolers=poolers, host_source=request.host_source)
+        control = PostgresControl(conninfo)
+        await leave_watchdogs(control, HostControl(), None, tell)
+        await control.aclose()
+        return facts
+
+    def look(conninfo: ConnInfo) -> CheckFacts:
+        facts = asyncio.run(both(conninfo))
+        return _measured(conninfo, facts, request.yes) if request.measure else facts
+
+    facts = let_in(request.words, look)
+    report = wanted.judged(facts)
+    return report if former is None else only_new(report, former, wanted.near(facts))
+
+
+def watched(request: CheckRequest, wishes: ProjectWishes, told: Told) -> Report:
+    """What several looks have found.
+
+    Raises:
+        UsageProblem: As `checked`.
+        ConnectionProblem: The server was not there at the first look.
+    """
+    wanted, poolers = Wanted.of(wishes, proposes=not wishes.select, told=told), pooler_addresses(request.pooler)
+    for_s = for_seconds(request.watch, "--watch") or 0.0
+    looks, started_s = Looks(wanted.accept), time.monotonic()
+
+    async def look(conninfo: ConnInfo) -> None:
+        facts = await gather(conninfo, wanted.checks, poolers=poolers, host_source=request.host_source)
+        report, first = wanted.found(facts), not looks.count
+        if not first and looks.of_another_server(report):
+            raise ConnectionProblem(f"another server answers at {report.target}")
+        for kind, found in zip(("new", "gone"), looks.take(report), strict=True):
+            for check, finding in () if first else found:
+                tell(f"{wall_clock(report.at_ms)}  {kind}  {finding.severity}  {check.id}  {about(finding)}")
+        tell(f"{wall_clock(report.at_ms)}  look {looks.count}: {looks.standing} findings")
+
+    async def watched(conninfo: ConnInfo) -> None:
+        while True:
+            began_s = time.monotonic()
+            try:
+                await look(conninfo)
+            except ConnectionProblem as problem:
+                if not looks.count:
+                    raise
+                looks.miss(problem.message)
+                tell(f"{wall_clock(int(time.time() * 1000))}  the server was not seen: {problem.message}")
+            pause_s = until_next_look_s(began_s, started_s + for_s, time.monotonic())
+            if pause_s is None:
+                return
+            await asyncio.sleep(pause_s)
+
+    try:
+        let_in(request.words, lambda conninfo: asyncio.run(watched(conninfo)))
+    except KeyboardInterrupt:
+        if not looks.count:
+            raise
+    return looks.together()
+
+
+def until_next_look_s(began_s: float, end_s: float, now_s: float) -> float | None:
+    """How long to wait after a look that began at `began_s`; the last look is at the end. None after it."""
+    return None if now_s >= end_s else min(max(began_s + _EVERY_S - now_s, 0.0), end_s - now_s)
+
+
+def _measured(conninfo: ConnInfo, facts: CheckFacts, yes: bool) -> CheckFacts:
+    """The facts with what was measured.
+
+    Raises:
+        UsageProblem: The server is busy, and nobody says that it may be measured all the same.
+    """
+    disturbs = busy(facts)
+    if disturbs and not yes:
+        said = f"the server is busy: {'; '.join(disturbs)}"
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UsageProblem(said, "--yes measures anyway")
+        tell(said)
+        if not typer.confirm("Measure it anyway?", err=True):
+            raise UsageProblem("not measured", "without --measure nothing is written")
+    tell(f"measuring, up to {LIMIT_S:.0f} s")
+    measured = asyncio.run(measure(conninfo, facts))
+    try:
+        keep(facts, measured)
+    except UsageProblem as problem:
+        complain(problem)
+    return replace(facts, measured=measured)

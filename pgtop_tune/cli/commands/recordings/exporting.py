@@ -1,0 +1,206 @@
+"""`pgtop-tune export`: a recording for other programs, in a file that is complete or absent."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TextIO
+
+from msgspec.structs import replace
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import new_file as make
+from pgtop_tune.base.paths import remove
+from pgtop_tune.base.units import duration
+from pgtop_tune.cli.commands.recordings.request import ExportFormat, ExportRequest
+from pgtop_tune.cli.output import tell, write_for_programs
+from pgtop_tune.export.catalogue import PAST_S, TimeSpan, chosen, for_openmetrics, for_tables, moments, spaced
+from pgtop_tune.export.exported import Exported, WatchedInterval
+from pgtop_tune.export.openmetrics import write_openmetrics
+from pgtop_tune.export.tidy import pyarrow, write_parquet, write_tidy, write_wide
+from pgtop_tune.recording.minutes import PastReader
+from pgtop_tune.recording.outlet import is_stdout, is_stream
+from pgtop_tune.recording.reader import RecordingReader, without_frames
+from pgtop_tune.runtime.frame_window import KEEP_FRAMES
+from pgtop_tune.runtime.window import Timeline, moment, seconds
+
+_BY_SUFFIX: Final = {
+    ".csv": ExportFormat.CSV,
+    ".parquet": ExportFormat.PARQUET,
+    ".prom": ExportFormat.OPENMETRICS,
+    ".om": ExportFormat.OPENMETRICS,
+}
+
+
+def export_from(file: Path, request: ExportRequest) -> None:
+    """Write the numbers of a recording, and tell how many.
+
+    Raises:
+        UsageProblem: The format does not fit, or the file cannot be written.
+        RecordingProblem: The recording cannot be read.
+    """
+    output = None if request.output is None or is_stdout(request.output) else request.output
+    kind = request.format or _format_of(output)
+    if request.wide and kind is not ExportFormat.CSV:
+        raise UsageProblem(f"--wide is for CSV, not for {kind}", "Parquet and OpenMetrics have one form")
+    if kind is ExportFormat.PARQUET and (output is None or is_stream(output)):
+        raise UsageProblem("Parquet needs a file", "-o run.parquet names one")
+    everything = for_openmetrics() if kind is ExportFormat.OPENMETRICS else for_tables()
+    rows = chosen(request.metrics) if request.metrics else everything
+    reader = RecordingReader(file)
+    try:
+        said = _write(
+            kind,
+            output,
+            force=request.force,
+            rows=rows,
+            reader=reader,
+            span=_span(reader, request.since, request.until, request.every),
+            wide=request.wide,
+        )
+        for problem in dict.fromkeys(reader.problems):
+            tell(f"{file}: {problem}")
+        tell(said if output is None else f"{said} in {output}")
+    finally:
+        reader.close()
+
+
+def _format_of(output: Path | None) -> ExportFormat:
+    if output is None:
+        return ExportFormat.CSV
+    suffixes = [suffix.lower() for suffix in output.suffixes if suffix.lower() != ".gz"]
+    found = _BY_SUFFIX.get(suffixes[-1] if suffixes else "")
+    if found is None:
+        raise UsageProblem(f"{output} does not name a format", "use --format csv, parquet or openmetrics")
+    return found
+
+
+def _span(reader: RecordingReader, since: str, until: str, every: str | None) -> TimeSpan:
+    first = next((frame for _, frame in reader.frames()), None)
+    if first is None:
+        raise without_frames(reader.name)
+    began_ms = first.taken_at_ms - first.elapsed_s * 1000.0
+    line = Timeline(reader.length_s, reader.length_s, began_ms)
+    from_s = moment(since, line)
+    until_s = moment(until, replace(line, shown_s=from_s))
+    if from_s >= reader.length_s > 0:
+        raise UsageProblem(f"nothing is recorded after {since}", f"the recording is {duration(reader.length_s)} long")
+    if until_s < from_s:
+        raise UsageProblem(f"{until} is before {since}", "+2m is two minutes after the first moment")
+    return TimeSpan(from_s, until_s, 0.0 if every is None else seconds(every))
+
+
+def _write(
+    kind: ExportFormat,
+    output: Path | None,
+    force: bool,
+    rows: Sequence[Exported],
+    reader: RecordingReader,
+    span: TimeSpan,
+    wide: bool,
+) -> str:
+    """Writes it, and says what was written."""
+    with progress(span, output is not None) as reached:
+
+        def found() -> Iterator[WatchedInterval]:
+            if span.every_s > 0:
+                intervals = spaced(reader, PastReader(reader, KEEP_FRAMES).until, span)
+            else:
+                first = reader.index_at(max(span.from_s - PAST_S, 0.0))
+                intervals = moments((frame for _, frame in reader.frames(first)), span)
+            for interval in intervals:
+                reached(interval.newest.elapsed_s)
+                yield interval
+
+        if kind is ExportFormat.PARQUET and output is not None:
+            pyarrow()
+            with new_file(output, force) as part:
+                return _rows(write_parquet(part, rows, found()))
+        with text_to(output, force) as file:
+            if kind is ExportFormat.CSV:
+                count = write_wide(file, rows, found) if wide else write_tidy(file, rows, found())
+                return _rows(count)
+            written, left_out = write_openmetrics(file, rows, found(), output and output.absolute().parent)
+            behind = f", {left_out:,} left out because the clock was set back" if left_out else ""
+            return f"{written:,} values{behind}"
+
+
+def _rows(number: int) -> str:
+    return f"{number:,} row{'' if number == 1 else 's'}"
+
+
+# Where an export goes: a file that is there whole or not at all, or stdout; and how far it is.
+
+
+@contextmanager
+def new_file(output: Path, force: bool) -> Iterator[Path]:
+    """A file beside the one to be, for its user only; it takes its place at the end, and is removed when there is none.
+
+    Raises:
+        UsageProblem: The file exists already, or cannot be written.
+    """
+    if output.exists() and not force:
+        raise UsageProblem(f"{output} exists already", "--force replaces it")
+    part = output.with_name(f"{output.name}.part")
+    try:
+        remove(part)
+        make(part).close()
+        yield part
+        part.replace(output)
+    except OSError as problem:
+        if isinstance(problem, BrokenPipeError):
+            raise
+        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
+    finally:
+        remove(part)
+
+
+@contextmanager
+def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
+    """Text for programs: into a file, compressed when its name ends in .gz; or to a pipe, a device, stdout."""
+    if output is None:
+        write_for_programs()
+        try:
+            yield sys.stdout
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            raise UsageProblem(f"stdout cannot be written: {problem.strerror}", "-o FILE writes elsewhere") from None
+        return
+    if is_stream(output):
+        try:
+            with output.open("w", encoding="utf-8", newline="") as stream:
+                yield stream
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
+        return
+    with new_file(output, force) as part:
+        opened = gzip.open if output.suffix == ".gz" else open
+        with opened(part, "wt", encoding="utf-8", newline="") as file:
+            yield file
+
+
+@contextmanager
+def progress(span: TimeSpan, wanted: bool) -> Iterator[Callable[[float], None]]:
+    """Gives what takes the moment that has been reached, as elapsed seconds; a bar where stderr is a terminal.
+
+    Args:
+        span: All there is to do.
+        wanted: Without, nothing is shown.
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield lambda elapsed_s: None
+        return
+
+    columns = (TextColumn("reading"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=max(span.until_s - span.from_s, 0.001))
+        yield lambda elapsed_s: bar.update(task, completed=elapsed_s - span.from_s)

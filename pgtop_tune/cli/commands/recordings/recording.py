@@ -1,0 +1,175 @@
+"""Records a server without a screen, and serves its numbers to Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pgtop_tune.base.errors import ConnectionProblem, PasswordNeeded, RecordingProblem, UsageProblem
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.changes.confirm.orphans import pending_looked_after
+from pgtop_tune.cli.commands.recordings.request import RecordRequest
+from pgtop_tune.cli.connecting import ask_password, can_ask
+from pgtop_tune.cli.headless import LinePrinter, run_engine
+from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.memory import give_back, one_heap
+from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.wiring import LiveSession
+from pgtop_tune.recording.files import parse_rotation
+from pgtop_tune.recording.outlet import STDOUT, is_stdout
+from pgtop_tune.recording.recorder import Recorder
+from pgtop_tune.runtime.ports import FrameSink, Step
+
+if TYPE_CHECKING:
+    from pgtop_tune.export.endpoint import Exposition
+    from pgtop_tune.postgres.server.resolving import Resolving
+
+# The numbers for Prometheus beside a session without a screen.
+
+
+@contextmanager
+def scraping(words: str, statements: int, interval_s: float) -> Iterator[Exposition | None]:
+    """An endpoint for as long as the block runs.
+
+    Args:
+        words: The address; "" is none.
+        statements: So many entries of pg_stat_statements are told of.
+        interval_s: Between two looks.
+
+    Returns:
+        A sink for the engine; None without an address.
+
+    Raises:
+        UsageProblem: The address cannot be had, or is missing.
+    """
+    if not (words or statements):
+        yield None
+        return
+    from pgtop_tune.export.endpoint import LOOPBACK, PATH, PORT, Exposition, MetricsEndpoint, address
+
+    if not words:
+        raise UsageProblem(
+            "--statements needs --openmetrics", f"--openmetrics {LOOPBACK}:{PORT} is where Prometheus scrapes"
+        )
+    numbers = Exposition(interval_s, statements)
+    endpoint = MetricsEndpoint(address(words), numbers.page)
+    tell(f"numbers for Prometheus: http://{endpoint.where}{PATH}")
+    if not endpoint.where.is_loopback:
+        tell("without password and encryption: every client that reaches this address can read them")
+    try:
+        yield numbers
+    finally:
+        endpoint.close()
+
+
+def record_into(output: Path | None, resolving: Resolving, request: RecordRequest) -> int:
+    """Record until a signal, or for a time; return the exit status.
+
+    Args:
+        output: None for numbers alone.
+
+    Raises:
+        PgtopError: The server never answered, or the recording cannot be written.
+    """
+    live = request.session.live(
+        interval_s=request.interval,
+        query_text=not request.no_query_text,
+        rotation=parse_rotation(request.rotate or (), request.keep or ()),
+    )
+    one_heap()
+    with scraping(request.openmetrics, request.statements, request.interval) as numbers:
+        return asyncio.run(_record(resolving, output, live, request, numbers))
+
+
+async def _record(
+    resolving: Resolving, output: Path | None, live: LiveOptions, request: RecordRequest, numbers: FrameSink | None
+) -> int:
+    conninfo = resolving.answer()
+    give_back()
+    while True:
+        session = LiveSession(conninfo, live)
+        recorder = session.recorder
+        if output is not None:
+            recorder.start(str(output))
+        if numbers is not None:
+            session.engine.attach(numbers)
+        printer = LinePrinter(say)
+        if not (request.quiet or output == STDOUT):
+            session.engine.attach(printer)
+        session.engine.attach(RecordingTeller(recorder, tell))
+        try:
+            async with pending_looked_after(session.parameters, session.machine, None, tell):
+                await run_engine(session.engine, request.seconds)
+            break
+        except PasswordNeeded:
+            if request.words.no_password or not can_ask():
+                raise
+            conninfo = conninfo.with_password(ask_password(conninfo.user))
+        finally:
+            recorder.stop()
+            server = session.source.server
+            never_answered = server is None or server.facts is None
+            discarded = never_answered and recorder.discard_without_server()
+    missing = f"; {recorder.frames_missing} frames are missing" if recorder.frames_missing else ""
+    if stopped := recorder.state().problem:
+        raise RecordingProblem(f"{stopped}{missing}", recorder.what_there_is)
+    removed = f" (--keep removed {recorder.files_removed})" if recorder.files_removed else ""
+    files: object = output if live.rotation is None else recorder.last_path
+    if recorder.files_begun > 1:
+        files = f"{recorder.files_begun} files{removed}, the last one {recorder.last_path}"
+    if output is not None and not (discarded or (is_stdout(output) and not missing)):
+        tell(f"recorded {recorder.frames_written} frames in {files}{missing}")
+    if server is not None and never_answered:
+        nothing = f"; {output} holds nothing and was removed" if discarded else ""
+        raise ConnectionProblem(f"{conninfo.describe()} never answered{nothing}", server.why)
+    return 0
+
+
+# Says on the way that a recording cannot be written, how many frames that has cost, and that it goes on.
+
+_FEW: Final = 10
+"""So many lost frames are said again, and from then on twice as many each time."""
+
+
+class RecordingTeller:
+    """A sink that follows a recorder; attached after it.
+
+    Args:
+        recorder: Whose files these are.
+        tell: Takes a line.
+    """
+
+    def __init__(self, recorder: Recorder, tell: Callable[[str], None]) -> None:
+        self._recorder = recorder
+        self._tell = tell
+        self._problem = ""
+        self._missing = 0
+        self._told = 0
+        self._removed = 0
+        self._path: Path | None = recorder.last_path
+
+    def accept(self, step: Step) -> None:
+        """Tells what has changed since the step before."""
+        recorder, state = self._recorder, self._recorder.state()
+        if state.problem and state.problem != self._problem:
+            self._tell(f"frames are lost until the recording can be written: {one_line(state.problem, 300)}")
+            self._told = state.missing
+        elif state.problem and state.missing >= max(self._told * 2, _FEW):
+            self._tell(f"{state.missing} frames are lost so far: {one_line(state.problem, 300)}")
+            self._told = state.missing
+        elif self._problem and not state.problem:
+            missing = recorder.frames_missing - self._missing
+            self._tell(f"recording continues in {recorder.last_path}; {missing} frames are missing")
+            self._missing = recorder.frames_missing
+        elif recorder.last_path != self._path:
+            self._tell(f"recording into {recorder.last_path}")
+        if recorder.files_removed > self._removed:
+            self._tell(f"older files removed by --keep: {recorder.files_removed - self._removed}")
+            self._removed = recorder.files_removed
+        self._problem, self._path = state.problem, recorder.last_path
+
+    def close(self) -> None:
+        """Nothing to let go of."""

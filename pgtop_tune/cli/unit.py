@@ -25,7 +25,6 @@ from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.base.paths import experiments_dir, replacing
 from pgtop_tune.bench.profiles import profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli import unit as tuning_units
 from pgtop_tune.cli.commands.experiment.plans import bound_to_server, check_fits
 from pgtop_tune.cli.commands.experiment.request import PlanRequest, SessionOptions
 from pgtop_tune.cli.commands.experiment.running import ExperimentSession
@@ -287,7 +286,7 @@ def _now_ms() -> int:
 
 
 KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = MappingProxyType(
-    {"bind": _bind, "cell": _cell, "tidy": _tidy, "search": tuning_units.begin, "evaluation": tuning_units.evaluate}
+    {"bind": _bind, "cell": _cell, "tidy": _tidy, "search": begin, "evaluation": evaluate}
 )
 
 

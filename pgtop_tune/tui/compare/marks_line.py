@@ -37,8 +37,8 @@ def _windows(marks: Marks, glyphs: Glyphs, began_ms: float) -> Iterator[Phrase]:
     alone = len(marks.windows) == 1 and marks.begun_s is None
     names = ("window",) if alone else ("A", "B")
     for name, window in zip(names, marks.windows, strict=False):
-        label, words = (f"{name} ", "label"), span_words(window, glyphs, began_ms)
-        yield Phrase((label, (words, "strong")), 0, (label, (_span(window, glyphs, began_ms), "strong")))
+        label, words = (f"{name} ", "label"), span_words(window, began_ms)
+        yield Phrase((label, (words, "strong")), 0, (label, (_span(window, began_ms), "strong")))
     if marks.begun_s is not None:
         since = _time_of_day(marks.begun_s, began_ms)
         yield Phrase(((f"{names[len(marks.windows)]} ", "label"), (f"{since}{glyphs.ellipsis}", "strong")))
@@ -61,14 +61,14 @@ def _key(key: str, words: str, short: str, rank: int) -> Phrase:
     return Phrase(((key, "key"), (f" {words}", "dim")), rank, ((key, "key"), (f" {short}", "dim")))
 
 
-def span_words(window: Window, glyphs: Glyphs, began_ms: float) -> str:
+def span_words(window: Window, began_ms: float) -> str:
     """`12:40:10–12:41:40 (1m30s)`."""
-    return f"{_span(window, glyphs, began_ms)} ({lasting(window.seconds)})"
+    return f"{_span(window, began_ms)} ({lasting(window.seconds)})"
 
 
-def _span(window: Window, glyphs: Glyphs, began_ms: float) -> str:
+def _span(window: Window, began_ms: float) -> str:
     since, until = (_time_of_day(at_s, began_ms) for at_s in (window.since_s, window.until_s))
-    return f"{since}{'–' if glyphs.braille else '-'}{until}"
+    return f"{since}–{until}"
 
 
 def _time_of_day(at_s: float, began_ms: float) -> str:

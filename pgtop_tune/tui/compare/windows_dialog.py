@@ -62,7 +62,7 @@ class WindowsDialog(Dialog[None]):
         super().__init__("what differs", glyphs, keys=_KEYS)
         self._frames = frames
         self._pair = pair
-        self._spans = tuple(span_words(window, glyphs, began_ms) for window in pair)
+        self._spans = tuple(span_words(window, began_ms) for window in pair)
         self._found: WindowComparison | None = None
         self._problem = ""
         self._read = 0

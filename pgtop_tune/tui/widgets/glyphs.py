@@ -25,7 +25,6 @@ class Glyphs(Struct, frozen=True):
         level: A curve that is drawn as a line over a filled area.
         grid: A gridline through the empty cells of a chart.
         tick: Where a time stands on a chart's axis.
-        braille: Whether curves may be drawn with 2×4 dots per cell; else with half cells.
         up: An event that raised or set something; also ascending order.
         switch: An experiment put another arm into force.
         shades: Under the curve while arm A, and while arm B, was in force.
@@ -61,7 +60,6 @@ class Glyphs(Struct, frozen=True):
     level: str
     grid: str
     tick: str
-    braille: bool
     up: str
     switch: str
     shades: tuple[str, str]
@@ -98,7 +96,6 @@ UNICODE: Final = Glyphs(
     level="━",
     grid="┈",
     tick="└",
-    braille=True,
     up="▲",
     switch="⇄",
     shades=("·", "░"),
@@ -133,7 +130,6 @@ ASCII: Final = Glyphs(
     level="=",
     grid="-",
     tick="+",
-    braille=False,
     up="^",
     switch="=",
     shades=(".", ":"),

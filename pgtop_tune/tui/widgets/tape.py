@@ -63,7 +63,7 @@ def tape_lines(
 
     Args:
         events: (moment on the session's clock, event), as in `Session.events`; in any order. Words may be foreign.
-        width: Cells, the chart's gutter included: columns agree with those of `chart_lines` of the same width.
+        width: Cells, the chart's gutter included: columns agree with those of a chart of the same width.
         since_s: The window's begin on the session's clock.
         until_s: Its end.
         glyphs: For the marks of events.

@@ -24,11 +24,9 @@ from pgtop_tune.compare.reports.sheets import (
 from pgtop_tune.compare.sides.figures import WaitRow
 from pgtop_tune.compare.statement_rows import GONE, NEW, StatementComparison
 from pgtop_tune.compare.windows.differing import Differing, WindowComparison, amount, between, changed, sized, titled
-from pgtop_tune.tui.compare.marks_line import span_words
-from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, wrapped
+from pgtop_tune.tui.dialogs.dialog import Dialog, copy
+from pgtop_tune.tui.scene.banners import span_words
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, wrapped
 
 if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame

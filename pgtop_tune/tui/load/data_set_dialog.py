@@ -8,14 +8,14 @@ from textual import events
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import age, count, size
+from pgtop_tune.base.units import count, size
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.load_control import DataSetMade, LoadControl, MakingPlan, MakingPreview, MakingProgress
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.dialogs.form import ChoiceField, Form, WordField
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, WordField
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
+from pgtop_tune.tui.widgets.phrase import lasting
 
 # A data set in the making, and what making one would mean. Pure.
 
@@ -36,14 +36,6 @@ def making_lines(progress: MakingProgress | None, cells: int, glyphs: Glyphs) ->
         lines.append(((done, "series-1"), (rest, "dim"), (f" {share:4.0%}", PLAIN)))
         lines += wrapped(_words(progress), cells)
     return lines
-
-
-def short_words(progress: MakingProgress | None) -> str:
-    """How far, in a few cells: "45 %, 20 s left"; "" where nobody says."""
-    if progress is None or not progress.total:
-        return "" if progress is None else progress.step
-    left = "" if progress.remaining_s is None else f", {_seconds(progress.remaining_s)} left"
-    return f"{min(progress.done / progress.total, 1.0):.0%}{left}"
 
 
 def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
@@ -77,13 +69,8 @@ def _words(progress: MakingProgress) -> str:
     about = "about " if progress.estimated else ""
     parts = [f"{about}{count(progress.done)} of {count(progress.total)} {progress.unit}"]
     parts += [f"{count(progress.per_s)} {progress.unit}/s"] if progress.per_s is not None else []
-    parts += [f"{_seconds(progress.remaining_s)} left"] if progress.remaining_s is not None else []
+    parts += [f"{lasting(progress.remaining_s)} left"] if progress.remaining_s is not None else []
     return ", ".join(parts)
-
-
-def _seconds(value: float) -> str:
-    text = age(value)
-    return text if text[-1].isalpha() else f"{text} s"
 
 
 _DATASETS: Final = (("pgbench", "pgbench's own tables"), ("bus", "a bus company: cities, rides, tickets"))

@@ -18,13 +18,11 @@ from pgtop_tune.model.bench import BenchRun, LoadSpec, ProfileSummary, RunState
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.load_control import DatasetFound, LoadControl, LoadState
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.dialogs.form import ChoiceField, Form, NumberField, WordField
+from pgtop_tune.tui.dialogs.dialog import Dialog, copy
+from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, NumberField, WordField
 from pgtop_tune.tui.load.data_set_dialog import InitDialog, making_lines
 from pgtop_tune.tui.load.results_dialog import ResultsDialog, step_table
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 
 # Steps of a load: which, for how long each, and what is done before each.
 

@@ -12,13 +12,9 @@ from pgtop_tune.base.units import UNKNOWN, count, marked_ms, ms, number
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.model.run_result import Doubt, LatencySummary, RunResult, RunVerdict
 from pgtop_tune.runtime.load_control import LoadSeries
-from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, nice_ceiling
-from pgtop_tune.tui.widgets.filled import Area, filled_lines
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, text_of, wrapped
-from pgtop_tune.tui.widgets.table import Cell, Column, table_lines
+from pgtop_tune.tui.dialogs.dialog import Dialog, copy
+from pgtop_tune.tui.widgets.chart import GUTTER, Area, ChartMark, filled_lines, nice_ceiling
+from pgtop_tune.tui.widgets.lines import PLAIN, Cell, Column, Glyphs, Line, labelled, table_lines, text_of, wrapped
 
 # The record of a run for reading: the final report, percentiles, statements, and how far it can be trusted. Pure.
 

@@ -29,8 +29,8 @@ from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.engine import EngineClient
-from pgtop_tune.tui.parameters.change_words import brought, told
-from pgtop_tune.tui.parameters.staged import Conditions
+from pgtop_tune.tui.parameters.rows import Conditions
+from pgtop_tune.tui.scene.banners import brought, told
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.facts import MachineLook
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.ports import ChangeControl, MachineControl
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter
-    from pgtop_tune.tui.parameters.row import SettingRow
+    from pgtop_tune.tui.parameters.rows import SettingRow
 
 
 RELOAD: Final = "SELECT pg_reload_conf();"

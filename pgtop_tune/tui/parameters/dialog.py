@@ -19,31 +19,45 @@ from pgtop_tune.metrics.durability import WINDOW, lost_in_a_crash
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.choice import Choice, ChoiceDialog
-from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.pages.row_details import DetailsDialog
-from pgtop_tune.tui.parameters.applying import Applying, Came
+from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog, copy
+from pgtop_tune.tui.dialogs.entry import Choice, ChoiceDialog
+from pgtop_tune.tui.parameters.applying import (
+    HARM,
+    Applying,
+    Came,
+    ConditionsDialog,
+    keep_said,
+    redo_said,
+    suggested,
+    undo_asked,
+)
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
-from pgtop_tune.tui.parameters.conditions_dialog import HARM, ConditionsDialog, suggested
-from pgtop_tune.tui.parameters.drawing import choice_remark, details_lines, list_lines, word_lines
-from pgtop_tune.tui.parameters.gathering import advised_anew, machine_rows, parameter_rows, server_facts
-from pgtop_tune.tui.parameters.pending_line import pending_line
-from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, Staged, words_of
-from pgtop_tune.tui.parameters.staged import (
+from pgtop_tune.tui.parameters.drawing import (
+    advised_anew,
+    choice_remark,
+    details_lines,
+    list_lines,
+    machine_rows,
+    parameter_rows,
+    server_facts,
+    word_lines,
+)
+from pgtop_tune.tui.parameters.rows import (
     Circumstances,
     Conditions,
+    SettingRow,
+    SettingTable,
+    Staged,
     StagedChanges,
     circumstances,
     figures_line,
     fits,
     set_lines,
     staged_changes,
+    words_of,
 )
-from pgtop_tune.tui.parameters.undo_dialog import keep_said, redo_said, undo_asked
-from pgtop_tune.tui.scene.scene import danger_line
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.scene.banners import danger_line, pending_line
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.text_field import TextField
 
 # Values in the list of parameters: typed, chosen from a list, stepped, or taken from the advice; and the filter.

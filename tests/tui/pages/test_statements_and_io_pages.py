@@ -16,10 +16,8 @@ from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages import beside, io, statements
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
-from pgtop_tune.tui.pages.page import Page, PageTable
-from pgtop_tune.tui.pages.row_details import row_lines, row_text
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.pages.page import Page, PageTable, row_lines, row_text
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, text_of, width
 from tests.support.frames import EPOCH_MS, MIB, PARAMETERS, backend, parameter, postgres_sample
 from tests.support.pictures import assert_picture
 from tests.support.statement_frames import HOSTILE, database, io_row, sample, session_with, slru, statement, texts

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pgtop_tune.tui.widgets.chart import column_of, nice_ceiling, spark, window
-from pgtop_tune.tui.widgets.glyphs import UNICODE
+from pgtop_tune.tui.widgets.lines import UNICODE
 
 
 @given(now_s=st.floats(0, 1e6), columns=st.integers(1, 300), s_per_column=st.sampled_from([0.5, 1.0, 2.0, 10.0]))

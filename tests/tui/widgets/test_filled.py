@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from pgtop_tune.base import units
 from pgtop_tune.runtime.history import SeriesPoint
-from pgtop_tune.tui.widgets import filled
-from pgtop_tune.tui.widgets.chart import ArmBand, ChartMark
-from pgtop_tune.tui.widgets.columns import mean_columns, worst_columns
-from pgtop_tune.tui.widgets.filled import Area, Level, filled_lines
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import ELSE, ON, SHADE, STYLES, Line, on, text_of, width
+from pgtop_tune.tui.widgets import chart as filled
+from pgtop_tune.tui.widgets.chart import Area, ArmBand, ChartMark, Level, filled_lines, mean_columns, worst_columns
+from pgtop_tune.tui.widgets.lines import ASCII, ELSE, ON, SHADE, STYLES, UNICODE, Glyphs, Line, on, text_of, width
 
 
 def drawn(

@@ -21,7 +21,7 @@ from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import key_name, keys_of
 from pgtop_tune.tui.dashboard.session_details import find
-from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph, copy
+from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph
 from pgtop_tune.tui.scene.scene import SceneScreen
 from pgtop_tune.tui.widgets.lines import Glyphs, Line, hanging, wrapped
 
@@ -71,8 +71,7 @@ class PlanDialog(Dialog[None]):
         """Scrolling, copying."""
         if event.key == "y":
             event.stop()
-            said = copy(self.app, "\n".join(self._plan.lines), "the plan is in your terminal's clipboard")
-            self.app.notify(said, markup=False)
+            self.copy("\n".join(self._plan.lines), "the plan is in your terminal's clipboard")
         elif event.key in ("enter", "e"):
             event.stop()
             self.dismiss(None)

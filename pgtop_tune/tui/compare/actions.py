@@ -208,7 +208,6 @@ class OverlayDialog(Dialog[OverlayChoice]):
 
     def on_mount(self) -> None:
         """Begins to look."""
-        super().on_mount()
         self.run_worker(self._look(), group="overlay")
 
     async def _look(self) -> None:

@@ -3,7 +3,7 @@ terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -17,13 +17,14 @@ from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
 
+from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import pasteable, printable, printable_lines
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import key_name
 from pgtop_tune.tui.scene.header import ShownMessage
 from pgtop_tune.tui.terminal.textual_private import OpensAtOnce, rows_of
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.lines import Glyphs, Line, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, shortened, wrapped
 
 T = TypeVar("T")
 
@@ -40,6 +41,9 @@ class Dialog(OpensAtOnce[T]):
     Args:
         title: On the upper edge; our own words or foreign ones.
         glyphs: What it is drawn with.
+
+    Attributes:
+        busy: What is being done, for the last line; "" for nothing.
     """
 
     CELLS: ClassVar[int] = 76
@@ -70,6 +74,8 @@ class Dialog(OpensAtOnce[T]):
         self._box = (0, 0)
         self._more = False
         self._message: ShownMessage | None = None
+        self._said = ("", PLAIN)
+        self.busy = ""
         self.set_class(glyphs.name == "ascii", "-ascii")
         self.set_class(low, "-low")
 
@@ -190,6 +196,44 @@ class Dialog(OpensAtOnce[T]):
 
     def frames_arrived(self, session: Session) -> None:
         """Called once per tick; a dialog that shows something of the session overrides it."""
+
+    def say(self, words: str = "", style: str = "critical") -> None:
+        """Puts words at the foot: what went wrong, or the result of a key; "" takes them away."""
+        self._said = (words, style)
+
+    def foot(self, cells: int, most: int | None = None) -> list[Line]:
+        """Return what was said, at most so many lines of it, and what is being done."""
+        words, style = self._said
+        lines = wrapped(words, cells, style)[:most] if words else []
+        if self.busy and self.is_current:
+            lines.append(((f"{self.busy} {self.glyphs.ellipsis}", "dim"),))
+        return lines
+
+    def work(self, work: Coroutine[Any, Any, None], doing: str = "", group: str = "work") -> None:
+        """Run work beside the screen, in place of work of the same group; a PgtopError of it is said.
+
+        Args:
+            work: What is done.
+            doing: Stands at the foot meanwhile, in place of what was said before; "" for a quiet look.
+            group: Of workers.
+        """
+        if doing:
+            self.busy = doing
+            self.say()
+        self.run_worker(self._worked(work, doing), group=group, exclusive=True)
+
+    async def _worked(self, work: Coroutine[Any, Any, None], doing: str) -> None:
+        try:
+            await work
+        except PgtopError as problem:
+            self.say(str(problem))
+        if self.busy == doing:
+            self.busy = ""
+        self.repaint()
+
+    def copy(self, text: str, said: str) -> None:
+        """Put text into the clipboard of the terminal, and tell so; see `copy`."""
+        self.app.notify(copy(self.app, text, said), markup=False)
 
     def action_close(self) -> None:
         """Gives up."""
@@ -380,7 +424,7 @@ class DetailsDialog(Dialog[None]):
             event.stop()
             copied = self._copied(self._session)
             if copied:
-                self.app.notify(copy(self.app, copied, "copied to your terminal's clipboard"), markup=False)
+                self.copy(copied, "copied to your terminal's clipboard")
         elif event.key == "enter":
             event.stop()
             self.dismiss(None)

@@ -351,14 +351,11 @@ class PromptDialog(Dialog[T]):
         self._hint = hint
         self._accept = accept
         self._field = TextField(masked=masked)
-        self._problem = ""
 
     def content(self, cells: int) -> list[Line]:
         """The field, what was wrong with it, the hint."""
-        lines: list[Line] = [(("> ", "label"), *self._field.line(cells - 2))]
-        lines += wrapped(self._problem, cells, "critical")
-        lines += wrapped(self._hint, cells, "dim")
-        return lines
+        field: Line = (("> ", "label"), *self._field.line(cells - 2))
+        return [field, *self.foot(cells), *wrapped(self._hint, cells, "dim")]
 
     def on_key(self, event: events.Key) -> None:
         """Typing."""
@@ -367,7 +364,7 @@ class PromptDialog(Dialog[T]):
             self._submit()
         elif self._field.press(event.key, event.character):
             event.stop()
-            self._problem = ""
+            self.say()
             self.repaint()
 
     def on_paste(self, event: events.Paste) -> None:
@@ -380,7 +377,7 @@ class PromptDialog(Dialog[T]):
         try:
             result = self._accept(self._field.text)
         except PgtopError as problem:
-            self._problem = str(problem)
+            self.say(str(problem))
             self.repaint()
             return
         self._field.replace("")
@@ -397,3 +394,39 @@ class PasswordDialog(PromptDialog[Secret]):
     def __init__(self, who: str, glyphs: Glyphs) -> None:
         hint = "It stays in memory for this session only, and is never written."
         super().__init__(f"password for {who}", hint, Secret, glyphs, masked=True)
+
+
+class FormDialog(Dialog[T]):
+    """A dialog with a form: typing into its fields, pasting, and taking back what is being typed.
+
+    Attributes:
+        form: Its fields; subclasses set it.
+    """
+
+    form: Form
+
+    def changed(self) -> None:
+        """Called when a field has another value by a paste, or again the one before."""
+
+    def paste(self, text: str) -> None:
+        """Paste into the field in focus."""
+        self.form.focused.paste(text)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text from the terminal's clipboard, into the field in focus."""
+        event.stop()
+        self.paste(event.text)
+        self.changed()
+        self.repaint()
+
+    def action_close(self) -> None:
+        """While a value is typed it takes that back; else it leaves."""
+        if not self.form.discard():
+            self.leave()
+        else:
+            self.changed()
+            self.repaint()
+
+    def leave(self) -> None:
+        """Closes it."""
+        self.dismiss(None)

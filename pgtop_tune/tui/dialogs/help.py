@@ -74,7 +74,6 @@ class HelpDialog(Dialog[None]):
 
     def on_mount(self) -> None:
         """First picture, at what it was opened for."""
-        super().on_mount()
         places = [number for number, line in enumerate(self._lines(self.cells)) if self._begins(line)]
         if self._begin_at and places:
             self.show_from(places[0])

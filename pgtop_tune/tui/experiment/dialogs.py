@@ -10,7 +10,6 @@ from typing import Final
 from msgspec import Struct
 from textual import events
 
-from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import count, duration
 from pgtop_tune.metrics.load import under_way
@@ -26,7 +25,7 @@ from pgtop_tune.runtime.experiment_control import (
     ExperimentView,
 )
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph, copy
+from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph
 from pgtop_tune.tui.parameters.applying import Applying
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.rows import SettingRow
@@ -90,15 +89,13 @@ class ProgressDialog(Dialog[ExperimentState]):
         self._experiments = experiments
         self._client = client
         self._keep = keep
-        self._said = ""
 
     def content(self, cells: int) -> list[Line]:
         """See `detail_lines`."""
         state = self._experiments.state()
         keep = "Y keep B  " if state.better else ""
         self.captions("experiment", _RUNNING if state.under_way else _OVER.format(keep=keep))
-        lines = detail_lines(state, cells, self.glyphs)
-        return [*lines, *wrapped(self._said, cells, "warning")] if self._said else lines
+        return [*detail_lines(state, cells, self.glyphs), *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
         """It goes on."""
@@ -108,7 +105,7 @@ class ProgressDialog(Dialog[ExperimentState]):
         """Stop, copy, keep, scroll."""
         state = self._experiments.state()
         if event.key == "y":
-            self.app.notify(copy(self.app, state.details, "the result is in your terminal's clipboard"), markup=False)
+            self.copy(state.details, "the result is in your terminal's clipboard")
         elif event.key == "s" and state.under_way:
             self._ask_to_stop()
         elif event.key == "Y" and state.better and not state.under_way:
@@ -128,17 +125,8 @@ class ProgressDialog(Dialog[ExperimentState]):
 
     def _answered(self, stop: bool | None) -> None:
         if stop:
-            self._said = "stopping"
-            self.run_worker(self._stop(), group="stop")
+            self.work(self._client.ask(self._experiments.stop()), "stopping")
             self.repaint()
-
-    async def _stop(self) -> None:
-        self._said = ""
-        try:
-            await self._client.ask(self._experiments.stop())
-        except PgtopError as problem:
-            self._said = str(problem)
-        self.repaint()
 
     def action_close(self) -> None:
         """A verdict that was read is put aside."""
@@ -278,8 +266,6 @@ class StartDialog(Dialog[ExperimentRequest]):
         self._minutes = _USUAL
         self._asked: tuple[object, ...] = ()
         self._preview: ExperimentPreview | None = None
-        self._problem = ""
-        self._busy = ""
 
     @property
     def _for_s(self) -> float:
@@ -311,12 +297,10 @@ class StartDialog(Dialog[ExperimentRequest]):
 
     def on_mount(self) -> None:
         """Asks for the values in force."""
-        super().on_mount()
         self._ask_anew()
 
     def on_screen_resume(self) -> None:
         """Something may have been staged, or a load begun."""
-        super().on_screen_resume()
         self._ask_anew()
 
     def _ask_anew(self) -> None:
@@ -324,15 +308,12 @@ class StartDialog(Dialog[ExperimentRequest]):
         load, wanted = self._load, tuple((row.name, value) for row, value in self._live)
         asked = (wanted, None if load.run is None else load.run.run, load.usable)
         if asked != self._asked:
-            self._asked, self._problem = asked, ""
-            self.run_worker(self._ask(wanted, load.run), group="look", exclusive=True)
+            self._asked = asked
+            self.say()
+            self.work(self._ask(wanted, load.run), group="look")
 
     async def _ask(self, wanted: tuple[tuple[str, str], ...], run: BenchRun | None) -> None:
-        try:
-            self._preview = await self._client.ask(self._experiments.look(wanted, run))
-        except PgtopError as problem:
-            self._problem = str(problem)
-        self.repaint()
+        self._preview = await self._client.ask(self._experiments.look(wanted, run))
 
     def content(self, cells: int) -> list[Line]:
         """The values, the load, the time and the noise."""
@@ -352,10 +333,7 @@ class StartDialog(Dialog[ExperimentRequest]):
             if score := self._preview.score:
                 lines += labelled("score", score, cells, PLAIN, _LABEL_CELLS)
         lines += [(), *wrapped("Each switch is a change set of the journal; at the end all is put back.", cells, "dim")]
-        lines += wrapped(self._problem, cells, "critical")
-        if self._busy:
-            lines.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
-        return lines
+        return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
         """A load begins or ends."""
@@ -368,7 +346,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         if event.key in ("plus", "minus", "right", "left"):
             by = 1 if event.key in ("plus", "right") else -1
             self._minutes = min(max(self._minutes + by, 0), len(_MINUTES) - 1)
-        elif event.key == "enter" and not self._busy:
+        elif event.key == "enter" and not self.busy:
             self._begin()
         elif event.key in self._ways:
             self._ways[event.key]()
@@ -380,28 +358,21 @@ class StartDialog(Dialog[ExperimentRequest]):
     def _begin(self) -> None:
         load = self._load
         if self._live and self._preview is None:
-            self._problem = "the server has not answered yet: press Enter again"
+            self.say("the server has not answered yet: press Enter again")
             return
         names = {each.name for each in (self._preview.values if self._preview else ()) if not each.refused}
         if not names:
-            self._problem = "no staged value can be compared in a running load"
+            self.say("no staged value can be compared in a running load")
         elif not load.usable:
-            self._problem = "an experiment needs a load: b starts one"
+            self.say("an experiment needs a load: b starts one")
         else:
-            self._busy, self._problem = "starting", ""
-            self.run_worker(self._start([(row, b) for row, b in self._live if row.name in names], load), group="start")
+            self.work(self._start([(row, b) for row, b in self._live if row.name in names], load), "starting")
 
     async def _start(self, values: Sequence[tuple[SettingRow, str]], load: LoadFound) -> None:
-        try:
-            applying = Applying(self.app, self._changes, self._scope, self.glyphs)
-            confirmed = await applying.unlock([row for row, _ in values], ends=True)
-            if confirmed is not None:
-                wanted = tuple((row.name, value) for row, value in values)
-                request = ExperimentRequest(wanted, load.run, self._for_s, confirmed)
-                await self._client.ask(self._experiments.start(request))
-                self.dismiss(request)
-                return
-        except PgtopError as problem:
-            self._problem = str(problem)
-        self._busy = ""
-        self.repaint()
+        applying = Applying(self.app, self._changes, self._scope, self.glyphs)
+        confirmed = await applying.unlock([row for row, _ in values], ends=True)
+        if confirmed is not None:
+            wanted = tuple((row.name, value) for row, value in values)
+            request = ExperimentRequest(wanted, load.run, self._for_s, confirmed)
+            await self._client.ask(self._experiments.start(request))
+            self.dismiss(request)

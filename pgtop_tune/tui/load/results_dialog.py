@@ -12,7 +12,7 @@ from pgtop_tune.base.units import UNKNOWN, count, marked_ms, ms, number
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.model.run_result import Doubt, LatencySummary, RunResult, RunVerdict
 from pgtop_tune.runtime.load_control import LoadSeries
-from pgtop_tune.tui.dialogs.dialog import Dialog, copy
+from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.chart import GUTTER, Area, ChartMark, filled_lines, nice_ceiling
 from pgtop_tune.tui.widgets.lines import PLAIN, Cell, Column, Glyphs, Line, labelled, table_lines, text_of, wrapped
 
@@ -310,7 +310,7 @@ class ResultsDialog(Dialog[None]):
         """Turning pages, scrolling, copying."""
         if event.key == "y":
             text = "\n".join(text_of(line).rstrip() for line in self.content(self.cells))
-            self.app.notify(copy(self.app, text, "the result is in your clipboard"), markup=False)
+            self.copy(text, "the result is in your clipboard")
         elif event.key == "enter":
             self.dismiss(None)
         elif event.key in _TURN and self._pages > 1:

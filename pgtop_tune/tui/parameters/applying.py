@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -30,7 +30,7 @@ from pgtop_tune.metrics.trip_wires import WATCHED, TripWire
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph, copy
-from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, NumberField, PromptDialog, WordField
+from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, FormDialog, NumberField, PromptDialog, WordField
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.rows import (
     Circumstances,
@@ -94,7 +94,7 @@ _WIRES: Final = (
 )
 
 
-class ConditionsDialog(Dialog[Conditions]):
+class ConditionsDialog(FormDialog[Conditions]):
     """Returns the terms, None on Escape.
 
     Args:
@@ -124,15 +124,14 @@ class ConditionsDialog(Dialog[Conditions]):
         self._reason = WordField("reason", "for the journal")
         self._reason.text.replace(before.reason)
         fields = (self._reach, self._seconds, self._kind, self._wires, self._reason)
-        self._form = Form(fields, letters_type=True)
-        self._problem = ""
+        self.form = Form(fields, letters_type=True)
 
     def content(self, cells: int) -> list[Line]:
         """The form, what a trip wire can be tied to, what was wrong."""
         names = ", ".join(watched.name for watched in WATCHED)
-        lines = [*self._form.lines(self.glyphs), ()]
+        lines = [*self.form.lines(self.glyphs), ()]
         lines += wrapped(f"trip wires such as p99>50ms tps<1000, on: {names}", cells, "dim")
-        return [*lines, *wrapped(self._problem, cells, "critical")] if self._problem else lines
+        return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
         """What suggestions are made from."""
@@ -143,8 +142,8 @@ class ConditionsDialog(Dialog[Conditions]):
         kind, typed = self._kind.value, self._wires.text.text
         if event.key == "enter":
             self._done()
-        elif self._form.press(event.key, event.character):
-            self._problem = ""
+        elif self.form.press(event.key, event.character):
+            self.say()
             if self._kind.value != kind and self._kind.value != _OWN:
                 self._wires.text.replace(suggested(self._kind.value, self._session.interval))
             elif self._wires.text.text != typed:
@@ -152,12 +151,6 @@ class ConditionsDialog(Dialog[Conditions]):
         else:
             return
         event.stop()
-        self.repaint()
-
-    def on_paste(self, event: events.Paste) -> None:
-        """Text from the terminal's clipboard."""
-        event.stop()
-        self._form.focused.paste(event.text)
         self.repaint()
 
     def _done(self) -> None:
@@ -169,9 +162,13 @@ class ConditionsDialog(Dialog[Conditions]):
             conditions.trip_wires()
             check_reach(conditions, self._around)
         except PgtopError as problem:
-            self._problem = str(problem)
+            self.say(str(problem))
         else:
             self.dismiss(conditions)
+
+    def action_close(self) -> None:
+        """Leaves at once: nothing is kept without Enter."""
+        self.dismiss(None)
 
 
 def _reaches(before: Conditions, around: Circumstances) -> list[tuple[Reach | None, str, str]]:
@@ -307,14 +304,12 @@ class RestartDialog(Dialog[RestartOutcome]):
         self._plan: RestartPlan | None = None
         self._progress: list[str] = []
         self._outcome: RestartOutcome | None = None
-        self._problem = ""
         self._under_way = False
 
     def on_mount(self) -> None:
         """Asks what it would do."""
-        super().on_mount()
         self.set_interval(_LOOK_S, self._look_on)
-        self.run_worker(self._ask(), group="restart")
+        self.work(self._ask(), "checking a restart")
 
     def _look_on(self) -> None:
         """What is done next is told in the engine's thread."""
@@ -322,22 +317,18 @@ class RestartDialog(Dialog[RestartOutcome]):
             self.repaint()
 
     async def _ask(self) -> None:
-        try:
-            self._plan = await self._client.ask(self._restart.plan(self._wanted.parameters))
-        except PgtopError as problem:
-            self._problem = str(problem)
+        plan = await self._client.ask(self._restart.plan(self._wanted.parameters))
+        if self._wanted.parameters or self._wanted.settings or plan.pending:
+            self._plan = plan
         else:
-            nothing = not self._wanted.parameters and not self._wanted.settings and not self._plan.pending
-            self._problem = "no change is pending a restart" if nothing else ""
-            self._plan = None if nothing else self._plan
-        self.repaint()
+            self.say("no change is pending a restart")
 
     def content(self, cells: int) -> list[Line]:
         """The plan, then the progress, then the outcome."""
         self.captions("restart the server", self._keys())
-        lines = [*wrapped(self._problem, cells, "critical")] if self._problem else []
+        lines = self.foot(cells)
         if self._plan is None:
-            return lines or [((f"checking a restart {self.glyphs.ellipsis}", "dim"),)]
+            return lines
         for each in self._wanted.settings:
             for command in self._changes.commands(each.name, each.value, survive=False):
                 lines += wrapped(command, cells, "strong")
@@ -379,8 +370,9 @@ class RestartDialog(Dialog[RestartOutcome]):
         return self._plan is not None and (self._plan.possible or bool(self._wanted.settings))
 
     def _begin(self, *, anyway: bool) -> None:
-        self._under_way, self._problem = True, ""
-        self.run_worker(self._apply(anyway=anyway), group="restart")
+        self._under_way = True
+        self.say()
+        self.work(self._apply(anyway=anyway))
         self.repaint()
 
     async def _apply(self, *, anyway: bool) -> None:
@@ -388,10 +380,8 @@ class RestartDialog(Dialog[RestartOutcome]):
             self._outcome = await self._changes.restart(
                 self._wanted, self._terms, self._restart, self._progress.append, anyway=anyway
             )
-        except PgtopError as problem:
-            self._problem = str(problem)
-        self._under_way = False
-        self.repaint()
+        finally:
+            self._under_way = False
 
     def action_close(self) -> None:
         """Not in the middle of a restart of ours."""
@@ -450,6 +440,29 @@ class Came(Struct, frozen=True):
     words: str
     style: str
     done: tuple[str, ...] = ()
+
+
+class ChangingDialog(Dialog[None]):
+    """A dialog in which parameters are changed: one act at a time, and its result at the foot."""
+
+    def begin(self, doing: str, work: Coroutine[Any, Any, Came | tuple[str, bool]]) -> None:
+        """Act, unless something is being done; what comes of it is a sentence and whether all is well, or more."""
+        if self.busy:
+            work.close()
+        else:
+            self.work(self._settled(work), doing, "act")
+
+    async def _settled(self, work: Coroutine[Any, Any, Came | tuple[str, bool]]) -> None:
+        came = await work
+        if isinstance(came, tuple):
+            came = Came(came[0], "good" if came[1] else "critical")
+        self.busy = ""
+        self.say(came.words, came.style)
+        self.settled(came.done)
+
+    def settled(self, done: Sequence[str]) -> None:
+        """Called after an act, with the names of parameters that are as wanted now."""
+        raise NotImplementedError
 
 
 class Applying:

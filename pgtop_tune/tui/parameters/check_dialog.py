@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,8 +25,17 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, DetailsDialog, Dialog, Paragraph
-from pgtop_tune.tui.parameters.applying import HARM, Applying, Came, ConditionsDialog, keep_said, suggested, undo_asked
+from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, DetailsDialog, Paragraph
+from pgtop_tune.tui.parameters.applying import (
+    HARM,
+    Applying,
+    Came,
+    ChangingDialog,
+    ConditionsDialog,
+    keep_said,
+    suggested,
+    undo_asked,
+)
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.drawing import machine_rows
 from pgtop_tune.tui.parameters.rows import (
@@ -305,7 +314,7 @@ _FRAME_ROWS: Final = 2
 _LEAST_ROWS: Final = 3
 
 
-class CheckDialog(Dialog[None]):
+class CheckDialog(ChangingDialog):
     """Looks when it opens, and stays open until Escape.
 
     Args:
@@ -339,27 +348,25 @@ class CheckDialog(Dialog[None]):
         self._staged: tuple[SettingRow, ...] = ()
         self._sql: tuple[str, ...] | None = ()
         self._composed = asyncio.Event()
-        self._said: tuple[str, str] = ("", PLAIN)
+        self._sql_problem = ""
         self._looking = False
-        self._busy = ""
         self._page = 1
 
     def on_mount(self) -> None:
         """Begins to look."""
-        super().on_mount()
         self._look()
 
     def _look(self) -> None:
-        self._looking, self._said = True, ("", PLAIN)
-        self.run_worker(self._report(), group="check", exclusive=True)
+        self._looking = True
+        self.say()
+        self.work(self._report(), group="check")
         self.repaint()
 
     async def _report(self) -> None:
         try:
             self._table.load(await self._client.ask(self._control.check()))
-        except PgtopError as problem:
-            self._said = (str(problem), "critical")
-        self._looking = False
+        finally:
+            self._looking = False
         self._staged_anew()
 
     async def _measure(self) -> Came:
@@ -426,9 +433,10 @@ class CheckDialog(Dialog[None]):
                 self._staged = staged_rows(tagged, parameters, await changes.settings())
                 wanted = self._set
                 sql = await changes.statements(wanted.live) if wanted.live else ()
-                self._sql = (*_commands(changes, wanted), *sql)
+                self._sql = (*changes.commands_now(wanted.machine), *sql)
             except PgtopError as problem:
-                self._said = (str(problem), "critical")
+                self._sql_problem = str(problem)
+                self.say(self._sql_problem)
         self._composed.set()
         self.repaint()
 
@@ -441,9 +449,6 @@ class CheckDialog(Dialog[None]):
         total = self.app.size.height - _FRAME_ROWS
         total = total if total < _TALL else total * 3 // 4
         below = [*self._tagged_lines(cells), *self._changed_lines(cells)]
-        for doing in (_LOOKING if self._looking else "", self._busy):
-            if doing:
-                below.append(((f"{doing} {self.glyphs.ellipsis}", "dim"),))
         if report is not None:
             below += wrapped(summary_line(report, self.glyphs), cells, "label")
         row = self._table.selected
@@ -469,7 +474,9 @@ class CheckDialog(Dialog[None]):
         pending = None if self._changes is None else self._changes.pending
         if pending is not None:
             lines.append(pending_line(pending, time.time_ns() // 1_000_000, cells, self.glyphs))
-        return [*lines, *(wrapped(self._said[0], cells, self._said[1])[:4] if self._said[0] else ())]
+        if self._looking:
+            lines.append(((f"{_LOOKING} {self.glyphs.ellipsis}", "dim"),))
+        return [*lines, *self.foot(cells, 4)]
 
     def frames_arrived(self, session: Session) -> None:
         """The countdown of a pending change set continues."""
@@ -492,27 +499,28 @@ class CheckDialog(Dialog[None]):
             "home": lambda: move(-len(self._table.rows)), "end": lambda: move(len(self._table.rows)),
             "enter": self._details, "question_mark": self._details,
             "space": self._tag, "x": self._tag,
-            "w": lambda: self._begin("writing", self._script()),
-            "r": lambda: None if self._busy or self._looking else self._look(),
-            "M": lambda: self._begin(f"measuring, up to {_LIMIT_S} s", self._measure()),
+            "w": lambda: self.begin("writing", self._script()),
+            "r": lambda: None if self.busy or self._looking else self._look(),
+            "M": lambda: self.begin(f"measuring, up to {_LIMIT_S} s", self._measure()),
         }  # fmt: skip
-        if self._changes is not None:
+        changes = self._changes
+        if changes is not None:
             acts |= {
-                "a": lambda: self._begin("applying", self._apply(self._changes)),
-                "A": lambda: self._begin("restarting", self._restart(self._changes)),
-                "o": lambda: None if self._busy else self._choose_terms(),
-                "Y": lambda: self._begin("keeping", self._told(keep_said, self._changes)),
-                "u": lambda: self._begin("undoing", self._told(self._undo, self._changes)),
+                "a": lambda: self.begin("applying", self._apply(changes)),
+                "A": lambda: self.begin("restarting", self._restart(changes)),
+                "o": lambda: None if self.busy else self._choose_terms(),
+                "Y": lambda: self.begin("keeping", keep_said(changes)),
+                "u": lambda: self.begin("undoing", undo_asked(self.app, changes, self.glyphs, everything=False)),
             }
         return acts
 
     def _tag(self) -> None:
         row = self._table.selected
         if self._table.tag():
-            self._said = ("", PLAIN)
+            self.say()
             self._staged_anew()
         elif row is not None:
-            self._said = (f"{row.check.id}: it has no automatic fix; Enter shows details", "warning")
+            self.say(f"{row.check.id}: it has no automatic fix; Enter shows details", "warning")
 
     def _staged_anew(self) -> None:
         self._sql = None
@@ -530,55 +538,34 @@ class CheckDialog(Dialog[None]):
         copied = "" if row.fix is None else row.fix.do
         self.app.push_screen(DetailsDialog(row.check.id, self._session, lines, lambda session: copied, self.glyphs))
 
-    def _begin(self, doing: str, work: Coroutine[Any, Any, Came]) -> None:
-        if self._busy:
-            work.close()
-            return
-        self._busy = doing
-        self.run_worker(self._settled(work), group="act")
-
-    async def _settled(self, work: Coroutine[Any, Any, Came]) -> None:
-        came = await work
-        self._said = (came.words, came.style)
-        self._table.untag(frozenset(came.done))
-        self._busy = ""
+    def settled(self, done: Sequence[str]) -> None:
+        """See `ChangingDialog.settled`."""
+        self._table.untag(frozenset(done))
         self._staged_anew()
-        self.repaint()
 
     def _applying(self, changes: Changes) -> Applying:
         return Applying(self.app, changes, self._own_scope, self.glyphs)
 
-    async def _apply(self, changes: Changes | None) -> Came:
+    async def _apply(self, changes: Changes) -> Came:
         """The live part of what is tagged, after a question with its SQL."""
-        if changes is None or not self._table.tagged:
+        if not self._table.tagged:
             return Came("no tags: Space tags a finding that a parameter fixes", "warning")
         await self._composed.wait()
         wanted, sql = self._set, self._sql
         if sql is None:
-            return Came(*self._said)
+            return Came(self._sql_problem, "critical")
         if wanted.live or wanted.machine:
             return await self._applying(changes).apply(self._staged, wanted, sql, shown=False)
         if wanted.restart:
             return Came("the tagged fixes need a restart: A checks one", "warning")
         return Came("the tagged fixes are already in force or manual: w writes a script", "warning")
 
-    async def _restart(self, changes: Changes | None) -> Came:
+    async def _restart(self, changes: Changes) -> Came:
         if self._table.tagged:
             await self._composed.wait()
-        if changes is None or not self._set.restart:
+        if not self._set.restart:
             return Came("no tagged fix needs a restart", "warning")
         return await self._applying(changes).restart(self._staged, self._set)
-
-    async def _undo(self, changes: Changes) -> tuple[str, bool]:
-        return await undo_asked(self.app, changes, self.glyphs, everything=False)
-
-    async def _told(
-        self, act: Callable[[Changes], Coroutine[Any, Any, tuple[str, bool]]], changes: Changes | None
-    ) -> Came:
-        if changes is None:
-            return Came("parameters cannot be changed from here", "warning")
-        words, well = await act(changes)
-        return Came(words, "good" if well else "critical")
 
     async def _script(self) -> Came:
         report = self._table.report
@@ -590,13 +577,3 @@ class CheckDialog(Dialog[None]):
         except PgtopError as problem:
             return Came(str(problem), "critical")
         return Came(f"written: {path}", "good")
-
-
-def _commands(changes: Changes, wanted: StagedChanges) -> list[str]:
-    """What changes settings of the machine now."""
-    return [
-        command
-        for row in wanted.machine
-        if row.staged is not None and row.staged.value is not None
-        for command in changes.commands(row.name, row.staged.value)[:1]
-    ]

@@ -565,7 +565,7 @@ class PgtopApp(DiscreetApp):
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
         """Shows the frame whose values stand where a chart was clicked."""
-        self.time_travel.jump(self.time_travel.shown.history.told_by(message.at_s))
+        self.time_travel.jump(max(self.time_travel.shown.history.told_by(message.at_s), 0.0))
 
     def on_window_dragged(self, message: WindowDragged) -> None:
         """Marks the window that was dragged through a chart."""

@@ -12,6 +12,7 @@ from pgtop_tune.base.units import wall_clock
 from pgtop_tune.diagnosis.finding import Advice, Diagnosis, Finding, FindingKind, ParameterAdvice
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import NAMES, PAGES
+from pgtop_tune.tui.dashboard.session_details import session_dialog
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.scene.banners import FINDING_STYLES
 from pgtop_tune.tui.scene.scene import SceneScreen
@@ -86,22 +87,9 @@ class Findings:
         return partial(self._context.served(self._parameters.open), advice)
 
     def _show_session(self, key: BackendKey) -> None:
-        from pgtop_tune.tui.dashboard.session_details import details_lines, query_of
-        from pgtop_tune.tui.dialogs.dialog import DetailsDialog
-
-        screen = self._context.app.screen
+        screen, shown = self._context.app.screen, self._time_travel.shown
         keys = screen.keys_for(key) if isinstance(screen, SceneScreen) else ()
-        known = partial(details_lines, key=key)
-        self._context.app.push_screen(
-            DetailsDialog(
-                f"session {key[0]}",
-                self._time_travel.shown,
-                lambda session, cells: known(session, cells=cells),
-                partial(query_of, key=key),
-                self._context.glyphs,
-                keys,
-            )
-        )
+        self._context.app.push_screen(session_dialog(shown, key, self._context.glyphs, keys))
 
 
 _LABEL_CELLS: Final = 38

@@ -271,7 +271,7 @@ class TimeTravel:
         from pgtop_tune.tui.dialogs.entry import PromptDialog
 
         dialog = PromptDialog[float]("jump to", HINT, self._moment, self._context.glyphs)
-        self._context.app.push_screen(dialog, self._jump)
+        self._context.app.push_screen(dialog, self.jump)
 
     def _moment(self, typed: str) -> float:
         shown, newest = self.shown.now, self._context.live.now
@@ -281,11 +281,8 @@ class TimeTravel:
         length_s = newest.elapsed_s if self._transport is None else self._transport.state().length_s
         return moment(typed, Timeline(shown.elapsed_s, length_s, started_ms))
 
-    def jump(self, elapsed_s: float) -> None:
-        """Shows the moment."""
-        self._jump(max(elapsed_s, 0.0))
-
-    def _jump(self, elapsed_s: float | None) -> None:
+    def jump(self, elapsed_s: float | None) -> None:
+        """Show a moment on the session's clock; None is no answer to a question for one."""
         newest = self._context.live.now
         if elapsed_s is None or newest is None:
             return

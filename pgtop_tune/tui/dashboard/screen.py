@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 from pgtop_tune.tui.actions import DASHBOARD_KEY, Action, footer_keys, key_name, keys_of
 from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, has_latency
 from pgtop_tune.tui.dashboard.panes import APART, Look, chart_widths, dashboard_lines
-from pgtop_tune.tui.dashboard.session_details import details_lines, query_of
+from pgtop_tune.tui.dashboard.session_details import query_of, session_dialog
 from pgtop_tune.tui.dashboard.session_rows import (
     SessionRow,
     SessionsView,
@@ -23,7 +22,7 @@ from pgtop_tune.tui.dashboard.session_rows import (
 )
 from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS
 from pgtop_tune.tui.dashboard.waits import waits_axis
-from pgtop_tune.tui.dialogs.dialog import DetailsDialog, copy
+from pgtop_tune.tui.dialogs.dialog import copy
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen, word_at
 from pgtop_tune.tui.widgets.phrase import head
 from pgtop_tune.tui.widgets.time_axis import SPANS_S, time_axis
@@ -279,17 +278,7 @@ class Dashboard(SceneScreen):
             self.action_move(1)
             return
         key = self._view.selected
-        known, copied = partial(details_lines, key=key), partial(query_of, key=key)
-        self.app.push_screen(
-            DetailsDialog(
-                f"session {key[0]}",
-                self._scene.session,
-                lambda session, cells: known(session, cells=cells),
-                copied,
-                self._glyphs,
-                self.keys_for(key),
-            )
-        )
+        self.app.push_screen(session_dialog(self._scene.session, key, self._glyphs, self.keys_for(key)))
 
     def action_copy(self) -> None:
         """Copies the selected session's query."""

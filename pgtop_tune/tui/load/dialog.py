@@ -132,11 +132,6 @@ class LoadForm:
                 self.tries, self.errors, self.statements,
             )
         )  # fmt: skip
-        self.fill(spec)
-
-    def fill(self, spec: LoadSpec) -> None:
-        """Shows this spec."""
-        self._base = spec
         self.profile.choose(spec.profile)
         self.clients.fill(spec.clients)
         self.threads.fill(spec.threads or None)

@@ -299,16 +299,12 @@ def _word(text: Callable[[Any], str], row: Any) -> str:
     return text(row) or UNKNOWN
 
 
+# Everything known of one row: what Enter shows of it, and what `y` copies.
+
 _LABEL_CELLS: Final = 18
-
-
 _VALUE_CELLS: Final = 16
-
-
 _LEAST: Final = 24
 """Cells a definition must get to be worth beginning."""
-
-
 _TEXT: Final = 10_000
 
 

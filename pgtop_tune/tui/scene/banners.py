@@ -1,4 +1,4 @@
-"""One line on every screen: the first finding, the page that proves it, and the key that goes on from there."""
+"""The lines of a scene that come and go: what binds now, marks, a replay, a pending change set, an experiment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending
     from pgtop_tune.changes.model.change_set import Change
 
-# The line of the marked windows, and the line of the baseline overlay.
+# The line of the marked windows.
 
 
 def marks_line(marks: Marks, cells: int, glyphs: Glyphs, began_ms: float, begin: str, end: str, table: str) -> Line:
@@ -87,9 +87,6 @@ def _time_of_day(at_s: float, began_ms: float) -> str:
     return wall_clock(round(began_ms + 1000.0 * at_s))
 
 
-# What a baseline overlay says in the head of a chart: its name, and how the load differs from it.
-
-
 # Where a replay stands, in one line: playing or not, position and length, speed, a bar.
 
 _ROOM_FOR_TIME: Final = 70
@@ -136,7 +133,7 @@ def _doing(state: TransportState) -> tuple[str, str]:
     return ("paused", "warning") if state.paused else ("playing", "good")
 
 
-# A change in a few words.
+# A change set that is pending, and a change in a few words.
 
 
 def brought(change: Change) -> str:
@@ -147,9 +144,6 @@ def brought(change: Change) -> str:
 def told(change: Change) -> str:
     """A change in a few words: "max_wal_size 1GB→16GB"."""
     return f"{change.name} {value_before(change)}→{brought(change)}"
-
-
-# The line of a pending change set: time until auto-revert, the keys, and its changes.
 
 
 def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:

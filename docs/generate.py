@@ -38,7 +38,8 @@ from pgtop_tune.metrics.catalogue import Keyed, Metric, Section
 from pgtop_tune.metrics.load import ProgressMetric
 from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name
-from pgtop_tune.tui.scene.explain import PANE_METRICS, Entry
+from pgtop_tune.tui.dashboard.explain import PANE_METRICS
+from pgtop_tune.tui.dialogs.help import Entry
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 _NOTE: Final = "<!-- Made by docs/generate.py (make docs). Do not edit. -->\n\n"

@@ -21,10 +21,10 @@ from pgtop_tune.metrics.load import ProgressMetric
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.postgres.queries import inventory
+from pgtop_tune.tui.actions import DASHBOARD_KEY, PAGES
 from pgtop_tune.tui.dashboard.panes import _PANES
 from pgtop_tune.tui.load.results_dialog import result_lines
-from pgtop_tune.tui.pages.registry import DASHBOARD_KEY, PAGES
-from pgtop_tune.tui.parameters.staged import figures_line
+from pgtop_tune.tui.parameters.rows import figures_line
 
 NUMBERS: Final = (Metric, Keyed, ProgressMetric)
 _METRICS: Final = "pgtop_tune.metrics"

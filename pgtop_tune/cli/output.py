@@ -59,7 +59,7 @@ def write_for_programs() -> None:
 
 
 def _substitute(error: UnicodeError) -> tuple[str, int]:
-    from pgtop_tune.tui.widgets.glyphs import ASCII
+    from pgtop_tune.tui.widgets.lines import ASCII
 
     if not isinstance(error, UnicodeEncodeError):
         raise error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
@@ -15,38 +16,168 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 
-from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.tui.actions import ACTIONS, Action, Need, available, check_keymap, key_name
+from pgtop_tune.tui.actions import (
+    ACTIONS,
+    DASHBOARD_ID,
+    Action,
+    Need,
+    all_pages,
+    available,
+    check_keymap,
+    key_name,
+    page_of,
+)
 from pgtop_tune.tui.app_context import AppContext
-from pgtop_tune.tui.check.actions import CheckActions
 from pgtop_tune.tui.compare.actions import OverlayActions, WindowActions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall, is_too_small
-from pgtop_tune.tui.dialogs.leave import LeaveActions
 from pgtop_tune.tui.experiment.actions import ExperimentActions
-from pgtop_tune.tui.findings.actions import Findings
-from pgtop_tune.tui.frames import ScreenSink
+from pgtop_tune.tui.findings import Findings
 from pgtop_tune.tui.load.actions import LoadActions
-from pgtop_tune.tui.pages.registry import DASHBOARD_ID, all_pages, page_of
 from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
 from pgtop_tune.tui.parameters.actions import ParameterActions
 from pgtop_tune.tui.preload import read_ahead_for_keys
-from pgtop_tune.tui.scene.message_line import ShownMessage
-from pgtop_tune.tui.scene.mouse import MomentChosen, WindowDragged
-from pgtop_tune.tui.scene.scene import MarksUnwanted, Scene, SceneScreen
-from pgtop_tune.tui.scene.session_keys import SessionKeys
-from pgtop_tune.tui.scene.source_actions import SourceActions
-from pgtop_tune.tui.terminal.liveness import ScreenDriver
+from pgtop_tune.tui.scene.banners import told
+from pgtop_tune.tui.scene.header import ShownMessage
+from pgtop_tune.tui.scene.scene import MarksUnwanted, MomentChosen, Scene, SceneScreen, WindowDragged
+from pgtop_tune.tui.session_actions import SessionActions
+from pgtop_tune.tui.source_actions import SourceActions
 from pgtop_tune.tui.terminal.textual_private import DiscreetApp, driver_of
-from pgtop_tune.tui.time_travel.actions import TimeTravel
+from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
+from pgtop_tune.tui.time_travel import ScreenSink, TimeTravel
 
 if TYPE_CHECKING:
+    from pgtop_tune.changes.confirm.pending_sets import Pending
+    from pgtop_tune.changes.model.change_set import Change
+    from pgtop_tune.model.bench import BenchRun
     from pgtop_tune.tui.controls import Controls, ScreenOptions
+    from pgtop_tune.tui.dialogs.dialog import ConfirmDialog, Paragraph
     from pgtop_tune.tui.pages.screen import PageScreen
-    from pgtop_tune.tui.widgets.glyphs import Glyphs
+    from pgtop_tune.tui.widgets.lines import Glyphs
+
+# Leaving: a question if something would be lost or left in force, and the chosen answer carried out first.
+
+
+class Leaving(Enum):
+    """How to leave."""
+
+    PLAINLY = "leave"
+    UNDOING = "undo and leave"
+    KEEPING = "confirm and leave"
+
+
+class LeaveActions:
+    """Leaves the screen.
+
+    Args:
+        context: The application.
+        load: May run, or be made.
+        parameters: Changes may be in force, or pending.
+        experiment: May run.
+    """
+
+    def __init__(
+        self, context: AppContext, load: LoadActions, parameters: ParameterActions, experiment: ExperimentActions
+    ) -> None:
+        self._context = context
+        self._load = load
+        self._parameters = parameters
+        self._experiment = experiment
+
+    def leave(self) -> None:
+        """Leaves; asks when a load or an experiment runs, and when changes are in force or pending."""
+        run, going_on = self._load.running, self._load.going_on
+        made = () if self._parameters.changes is None else self._parameters.changes.made
+        pending = self._parameters.pending
+        if self._context.options.throwaway:
+            # The server is thrown away, the machine is not.
+            made, pending = tuple(change for change in made if isinstance(change, HostChange)), None
+        experiment = self._experiment.running
+        if run is None and not going_on and not experiment and not made and pending is None:
+            self._context.app.exit(0)
+        else:
+            question = leave_question(run, made, self._context.glyphs, going_on, pending, experiment)
+            self._context.app.push_screen(question, self._leave_so)
+
+    def _leave_so(self, how: Leaving | None) -> None:
+        if how is not None:
+            self._context.app.run_worker(self._settle(how), group="leave", exclusive=True)
+
+    async def _settle(self, how: Leaving) -> None:
+        """Stops and undoes what was asked for; stays when that fails, so that nothing is left behind unseen."""
+        self._context.leaving = True
+        changes = self._parameters.changes
+        try:
+            await self._experiment.stop()
+            await self._load.stop()
+            if how is Leaving.UNDOING and changes is not None:
+                await changes.undo_made()
+            if how is Leaving.KEEPING and changes is not None and not await changes.keep():
+                raise UsageProblem("too late: the pending change has been reverted")
+        except PgtopError as problem:
+            self._context.leaving = False
+            self._context.tell(f"{problem}\nthe program did not end; q asks again", "error")
+            return
+        self._context.app.exit(0)
+
+
+def leave_question(
+    run: BenchRun | None,
+    made: Sequence[Change],
+    glyphs: Glyphs,
+    going_on: str = "",
+    pending: Pending | None = None,
+    experiment: str = "",
+) -> ConfirmDialog[Leaving]:
+    """Asks what becomes of a load that runs, of a data set in the making, and of changes in force.
+
+    Args:
+        run: The load under way.
+        made: Changes made in this session and not undone, oldest first; pending ones included.
+        glyphs: What it is drawn with.
+        going_on: Steps of a load, or a data set in the making; "" for none.
+        pending: What is taken back unless it is kept.
+        experiment: What is compared by turns; "" for nothing.
+    """
+    from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Paragraph
+
+    said: list[Paragraph] = []
+    if experiment:
+        said.append(Paragraph(f"An experiment is running ({experiment}); leaving stops it and puts A back."))
+    if going_on:
+        said.append(Paragraph(f"{going_on}: still running; it ends with this program."))
+    elif run is not None:
+        said.append(Paragraph(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program."))
+    pending_ids = {change.id for change in pending.changes} if pending is not None else set()
+    staying = [change for change in made if change.id not in pending_ids and not _can_lose(change)]
+    ending = [change for change in made if change.id not in pending_ids and _can_lose(change)]
+    said += _listed("Pending confirmation; leaving reverts it:", () if pending is None else pending.changes)
+    said += _listed("This can lose data; leaving reverts it:", ending)
+    said += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
+    stop = "stop it and leave" if going_on else "stop the load and leave" if run is not None else "leave"
+    plainly = ("l", "ctrl+c") if made or pending is not None else ("y", "enter", "q", "ctrl+c")
+    choices = [AnswerKey(plainly, f"{stop}, the changes stay" if staying else stop, Leaving.PLAINLY)]
+    if pending is not None:
+        choices.insert(0, AnswerKey(("k",), f"confirm the pending changes, {stop}", Leaving.KEEPING))
+    if staying:
+        choices.insert(0, AnswerKey(("u",), f"undo the changes, {stop}", Leaving.UNDOING))
+    return ConfirmDialog("leave?", said, choices, glyphs)
+
+
+def _can_lose(change: Change) -> bool:
+    return not isinstance(change, HostChange) and bool(change.loss)
+
+
+def _listed(title: str, changes: Sequence[Change]) -> list[Paragraph]:
+    from pgtop_tune.tui.dialogs.dialog import Paragraph
+
+    return [Paragraph(title), *(Paragraph(f"  {told(change)}", "strong") for change in changes)] if changes else []
+
 
 # The command palette: actions and tables that exist in this session, parameters, sessions and statements.
 
@@ -181,7 +312,7 @@ class PgtopApp(DiscreetApp):
     ]
 
     def __init__(self, controls: Controls, options: ScreenOptions) -> None:
-        super().__init__(driver_class=ScreenDriver)
+        super().__init__(driver_class=ThriftyDriver)
         check_keymap(options.keymap)
         self.animation_level = "none"
         self._controls = controls
@@ -210,8 +341,7 @@ class PgtopApp(DiscreetApp):
         self.windows = WindowActions(context, self.time_travel)
         self.overlay = OverlayActions(context)
         self.findings = Findings(context, self.time_travel, self.parameters)
-        check = CheckActions(context, self.parameters)
-        sessions = SessionKeys(context, self.time_travel, self._actions)
+        sessions = SessionActions(context, self.time_travel, self._actions)
         served = context.served
         actions: dict[str, Callable[..., None]] = {
             "load": served(self.load.open),
@@ -220,7 +350,7 @@ class PgtopApp(DiscreetApp):
             "redo": served(self.experiment.unless_running(self.parameters.redo)),
             "keep": served(self.experiment.keep),
             "experiment": served(self.experiment.open),
-            "check": served(check.open),
+            "check": served(self.parameters.check),
             "signal": sessions.signal,
             "signal_one": sessions.signal_one,
             "explain": sessions.explain,
@@ -279,7 +409,7 @@ class PgtopApp(DiscreetApp):
         self.push_screen(HeatmapDialog(self.time_travel.shown, self.context.glyphs))
 
     def _open_wait_groups(self) -> None:
-        from pgtop_tune.tui.pages.wait_groups import WaitGroupsDialog
+        from pgtop_tune.tui.pages.waits import WaitGroupsDialog
 
         self.push_screen(WaitGroupsDialog(self.time_travel.shown, self.context.glyphs))
 
@@ -303,7 +433,7 @@ class PgtopApp(DiscreetApp):
         self._controls.engine.start()
         self.set_keymap(dict(self._options.keymap))
         driver = driver_of(self)
-        if isinstance(driver, ScreenDriver):
+        if isinstance(driver, ThriftyDriver):
             self._controls.tally.follow(lambda: driver.written_bytes)
         self.install_screen(self._dashboard, "dashboard")
         # Awaited: what is pushed on a screen that is still on its way comes to lie below it.
@@ -327,7 +457,7 @@ class PgtopApp(DiscreetApp):
     def discard_output(self) -> None:
         """Frees a loop that waits for a stalled terminal. From any thread."""
         driver = driver_of(self)
-        if isinstance(driver, ScreenDriver):
+        if isinstance(driver, ThriftyDriver):
             driver.discard_output()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -435,7 +565,7 @@ class PgtopApp(DiscreetApp):
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
         """Shows the frame whose values stand where a chart was clicked."""
-        self.time_travel.jump(self.time_travel.shown.history.told_by(message.at_s))
+        self.time_travel.jump(max(self.time_travel.shown.history.told_by(message.at_s), 0.0))
 
     def on_window_dragged(self, message: WindowDragged) -> None:
         """Marks the window that was dragged through a chart."""
@@ -444,7 +574,7 @@ class PgtopApp(DiscreetApp):
     def action_mouse(self) -> None:
         """Takes the mouse, or leaves it to the terminal for selecting text."""
         driver = driver_of(self)
-        if isinstance(driver, ScreenDriver):
+        if isinstance(driver, ThriftyDriver):
             on = driver.turn_mouse()
             words = "mouse on: Shift selects text" if on else "mouse off: the terminal selects text"
             self.context.tell_instead(words)
@@ -478,7 +608,7 @@ class PgtopApp(DiscreetApp):
     def action_redraw(self) -> None:
         """Paints every cell, whatever somebody else has written to the terminal."""
         driver = driver_of(self)
-        if isinstance(driver, ScreenDriver):
+        if isinstance(driver, ThriftyDriver):
             driver.forget()
         self.screen.refresh(repaint=True, layout=True)
 

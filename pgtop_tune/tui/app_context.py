@@ -13,7 +13,7 @@ from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.controls import Services
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pgtop_tune.advice.knobs.catalogue import BY_NAME, GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.parameter_values import parse
-from pgtop_tune.tui.scene.explain import PANE_METRICS
+from pgtop_tune.tui.dashboard.explain import PANE_METRICS
 from tests.support.servers import conninfo
 
 CAME_WITH = {

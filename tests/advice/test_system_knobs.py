@@ -30,7 +30,7 @@ from pgtop_tune.host.system_settings import names, settings
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.machine import DiskKind
-from pgtop_tune.tui.scene.explain import PANE_METRICS
+from pgtop_tune.tui.dashboard.explain import PANE_METRICS
 from tests.support.kernel import kernel_left_alone
 from tests.support.machine_tree import USUAL, write
 from tests.support.quick_server import QUICK

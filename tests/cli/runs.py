@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgtop_tune.tui.pages.registry import PAGES
+from pgtop_tune.tui.actions import PAGES
 from tests.support.accounts import home_variables
 from tests.support.forked import run_forked
 
@@ -20,7 +20,7 @@ AT_LEISURE = ("PG", "XDG_", "TMPDIR", "PATH")
 
 OF_KEYS = (
     "pgtop_tune.tui.dialogs.help",
-    "pgtop_tune.tui.experiment.start_dialog",
+    "pgtop_tune.tui.experiment.dialogs",
     "pgtop_tune.tui.load.dialog",
     "pgtop_tune.tui.pages.screen",
     "pgtop_tune.tui.parameters.dialog",

@@ -21,8 +21,7 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
 from pgtop_tune.tui.dashboard.screen import dashboard_layout
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 
 

@@ -22,9 +22,8 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
 from pgtop_tune.tui.dashboard.screen import dashboard_layout
-from pgtop_tune.tui.findings.actions import Findings
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.findings import Findings
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.made_situations import MADE, SLOW_WAL, jammed_since, queued_rows
 from tests.support.recordings import write

@@ -11,7 +11,7 @@ import typer.main
 from docs.generate import REFERENCE
 from pgtop_tune.cli.app import program
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.tui.pages.registry import NAMES
+from pgtop_tune.tui.actions import NAMES
 
 TEXT = (REFERENCE / "other-checks.md").read_text(encoding="utf-8")
 ID = re.compile(r"\b[A-Z]+-\d\d\b")

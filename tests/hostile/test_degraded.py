@@ -14,7 +14,7 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.registry import page_of
+from pgtop_tune.tui.actions import page_of
 from pgtop_tune.tui.widgets.lines import text_of
 from tests.hostile.watched import NASTY, as_user, assert_fits_and_obeys_nothing, page_text, session_of
 from tests.sampling.test_live_source import answered, watching

@@ -10,14 +10,12 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.actions import all_pages
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
 from pgtop_tune.tui.dashboard.screen import dashboard_layout
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
-from pgtop_tune.tui.pages.page import Page, PageTable
-from pgtop_tune.tui.pages.registry import all_pages
-from pgtop_tune.tui.pages.row_details import row_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import Line, text_of, width
+from pgtop_tune.tui.pages.page import Page, PageTable, row_lines
+from pgtop_tune.tui.widgets.lines import UNICODE, Line, text_of, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 
 SIZES = ((80, 24), (160, 48))

@@ -18,9 +18,8 @@ from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.budget import budget_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.dashboard.waits import budget_lines
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from tests.support.frames import EPOCH_MS, backend, bench_sample, frame, host_sample, postgres_sample
 from tests.support.situations import Situation
 

@@ -14,10 +14,8 @@ from pgtop_tune.runtime.experiment_control import ArmValues
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.sampling.happenings import events_between
-from pgtop_tune.tui.experiment.line import switched_danger
-from pgtop_tune.tui.scene.scene import danger_line
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.scene.banners import danger_line, switched_danger
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
 from tests.support.experiments import RUNNING
 from tests.support.frames import PARAMETERS, frame
 from tests.support.frames import parameter as row

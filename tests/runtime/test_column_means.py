@@ -12,7 +12,7 @@ from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.column_means import ColumnMeans, usual_s
 from pgtop_tune.runtime.history import History, SeriesPoint
-from pgtop_tune.tui.widgets.columns import mean_columns
+from pgtop_tune.tui.widgets.chart import mean_columns
 
 MOMENTS = st.lists(st.floats(0.05, 9.0), max_size=40)
 VALUES = st.lists(st.one_of(st.none(), st.floats(0.0, 1e6)), min_size=40, max_size=40)

@@ -19,8 +19,7 @@ from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wal import wal_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from tests.postgres.conftest import place
 from tests.support.frames import frame
 from tests.support.servers import conninfo

@@ -18,8 +18,7 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.scene.header import header_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from tests.sampling.test_live_source import answered, watching
 from tests.support.servers import conninfo
 from tests.support.standby import standby_of

@@ -29,8 +29,7 @@ from pgtop_tune.runtime.ports import Landmark, Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.latency import latency_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import Line, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, Line, text_of
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.recordings import write
 from tests.support.servers import Servers, conninfo

@@ -20,7 +20,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.tail_line import tail_phrases_in_full
+from pgtop_tune.tui.dashboard.latency import tail_phrases_in_full
 from pgtop_tune.tui.widgets.lines import text_of
 from tests.sampling.test_live_source import Watcher, answered, watching
 from tests.support.recordings import write

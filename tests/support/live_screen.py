@@ -19,10 +19,10 @@ from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.lazy import Lazy
+from pgtop_tune.tui.actions import page_of
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions, Services
-from pgtop_tune.tui.pages.registry import page_of
-from pgtop_tune.tui.pages.row_details import DetailsDialog
+from pgtop_tune.tui.dialogs.dialog import DetailsDialog
 from pgtop_tune.tui.pages.screen import PageScreen
 from tests.support.screens import screen_text
 

@@ -9,8 +9,7 @@ from typing import Final
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
 from pgtop_tune.tui.dashboard.screen import dashboard_layout
-from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, Glyphs, text_of
 
 REGENERATE: Final = "PGTOP_TUNE_REGENERATE_GOLDENS"
 """Set to 1, the pictures are written anew instead of compared; look at the difference before you commit it."""

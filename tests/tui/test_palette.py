@@ -17,7 +17,7 @@ from pgtop_tune.model.waits import QUEUE
 from pgtop_tune.tui import palette
 from pgtop_tune.tui.palette import DEFAULT, PaletteTheme, choose, load_themes, shipped_themes
 from pgtop_tune.tui.widgets.lines import PLAIN, STYLES
-from pgtop_tune.tui.widgets.wait_style import wait_style
+from pgtop_tune.tui.widgets.phrase import wait_style
 
 SHIPPED = shipped_themes()
 GROUNDS = {

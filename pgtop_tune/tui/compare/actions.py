@@ -1,22 +1,31 @@
-"""Windows marked on the tape and what differs between them; an earlier run under the charts."""
+"""The choice of a baseline overlay: the newest recordings with time, target, length and transactions per second."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from textual import events
 
 from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import clock, count, wall_moment
 from pgtop_tune.runtime.window import Marks
-from pgtop_tune.tui.compare.marks_line import began_ms
+from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.scene.banners import began_ms
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, shortened, wrapped
+from pgtop_tune.tui.widgets.phrase import padded
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pgtop_tune.compare.overlay.curves import Overlay, OverlaySource, OverlayWatch
+    from pgtop_tune.compare.overlay.curves import Overlay, OverlayEntry, OverlaySource, OverlayWatch
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.tui.app_context import AppContext
-    from pgtop_tune.tui.compare.overlay_dialog import OverlayChoice
-    from pgtop_tune.tui.time_travel.actions import TimeTravel
+    from pgtop_tune.tui.time_travel import TimeTravel
+
+# Windows marked on the tape and what differs between them; an earlier run under the charts.
 
 
 class WindowActions:
@@ -105,8 +114,6 @@ class OverlayActions:
     def begin(self) -> None:
         """Reads the run that was asked for with the screen, if there is one."""
         if self._context.options.overlay is not None:
-            from pgtop_tune.tui.compare.overlay_dialog import OverlayChoice
-
             self._take(OverlayChoice(self._context.options.overlay))
 
     def turn(self) -> None:
@@ -115,8 +122,6 @@ class OverlayActions:
             self._chosen = self._watch = None
             self._context.repaint()
         elif self._overlay_source is not None:
-            from pgtop_tune.tui.compare.overlay_dialog import OverlayDialog
-
             self._context.app.push_screen(OverlayDialog(self._overlay_source, self._context.glyphs), self._take)
 
     def _take(self, chosen: OverlayChoice | None) -> None:
@@ -156,3 +161,106 @@ class OverlayActions:
             self._context.tell(f"no overlay: {problem}", "error")
         finally:
             await asyncio.to_thread(reading.close)
+
+
+_TITLE: Final = "baseline overlay: an earlier run under the charts"
+_NO_KEYS: Final = "a 10 min ago  h 1 h ago  Esc back"
+_KEYS: Final = f"Enter draw  t by time of day  {_NO_KEYS}"
+_AGO_S: Final = {"a": 600.0, "h": 3600.0}
+_FRAME_ROWS: Final = 2
+_WHEN, _LENGTH, _TPS = 19, 8, 7
+_MOVES: Final = {
+    "up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -1_000, "end": 1_000,
+}  # fmt: skip
+
+
+class OverlayChoice(Struct, frozen=True):
+    """What stands under the charts.
+
+    Attributes:
+        path: An earlier recording; None for this session itself.
+        ago_s: How far behind that is.
+        by_clock: Whether the recording moves along at its time of day, instead of from the start of the load.
+    """
+
+    path: Path | None = None
+    ago_s: float = 0.0
+    by_clock: bool = False
+
+
+class OverlayDialog(Dialog[OverlayChoice]):
+    """Lists what there is; the files are looked into beside the screen. Returns the choice.
+
+    Args:
+        overlay_source: What there is.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 140
+
+    def __init__(self, overlay_source: OverlaySource, glyphs: Glyphs) -> None:
+        super().__init__(_TITLE, glyphs, keys=_NO_KEYS)
+        self._overlay_source = overlay_source
+        self._paths: Sequence[Path] | None = None
+        self._entries: dict[Path, OverlayEntry] = {}
+        self._at = 0
+        self._first = 0
+
+    def on_mount(self) -> None:
+        """Begins to look."""
+        self.run_worker(self._look(), group="overlay")
+
+    async def _look(self) -> None:
+        self._paths = await asyncio.to_thread(self._overlay_source.newest)
+        if self._paths:
+            self.captions(_TITLE, _KEYS)
+        self.repaint()
+        for path in self._paths:
+            self._entries[path] = await asyncio.to_thread(self._overlay_source.entry, path)
+            self.repaint()
+
+    def content(self, cells: int) -> list[Line]:
+        """A line per file."""
+        paths = self._paths
+        if paths is None:
+            return [((f"looking {self.glyphs.ellipsis}", "dim"),)]
+        if not paths:
+            words = (
+                "there are no recordings yet: r records, and --ghost FILE takes any recording or record of bench run"
+            )
+            return wrapped(words, cells, "warning")
+        room = max(self.app.size.height - _FRAME_ROWS - 1, 1)
+        self._first = min(max(self._first, self._at - room + 1), self._at)
+        name = max(cells - _WHEN - _LENGTH - _TPS - 30 - 8, 16)
+        head = f"{'began':<{_WHEN}}  {'length':<{_LENGTH}}  {'tps':>{_TPS}}  {'name':<{name}}  target"
+        shown = range(self._first, min(self._first + room, len(paths)))
+        return [((clip(head, cells), "title"),), *(self._line(at, name, cells) for at in shown)]
+
+    def _line(self, at: int, name: int, cells: int) -> Line:
+        path = (self._paths or ())[at]
+        entry = self._entries.get(path)
+        if entry is None:
+            figures, target = f"{'':<{_WHEN}}  {'':<{_LENGTH}}  {self.glyphs.ellipsis:>{_TPS}}", ""
+        else:
+            when = wall_moment(entry.began_ms) if entry.began_ms else ""
+            length = "" if entry.problem else clock(entry.seconds)
+            figures = f"{when:<{_WHEN}}  {length:<{_LENGTH}}  {count(entry.tps):>{_TPS}}"
+            target = entry.problem or entry.target
+        words = f"{figures}  {clip(one_line(path.name, name), name)}  {one_line(target, 80)}"
+        broken = entry is not None and entry.problem
+        style = "cursor" if at == self._at else "dim" if broken else PLAIN
+        return padded(((shortened(words, cells, self.glyphs.ellipsis), style),), cells)
+
+    def on_key(self, event: events.Key) -> None:
+        """Moving and choosing."""
+        paths = self._paths or ()
+        if event.key in _MOVES:
+            self._at = min(max(self._at + _MOVES[event.key], 0), max(len(paths) - 1, 0))
+            self.repaint()
+        elif event.key in ("enter", "g", "t") and paths:
+            self.dismiss(OverlayChoice(paths[self._at], by_clock=event.key == "t"))
+        elif event.key in _AGO_S:
+            self.dismiss(OverlayChoice(ago_s=_AGO_S[event.key]))
+        else:
+            return
+        event.stop()

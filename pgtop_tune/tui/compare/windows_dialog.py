@@ -24,11 +24,9 @@ from pgtop_tune.compare.reports.sheets import (
 from pgtop_tune.compare.sides.figures import WaitRow
 from pgtop_tune.compare.statement_rows import GONE, NEW, StatementComparison
 from pgtop_tune.compare.windows.differing import Differing, WindowComparison, amount, between, changed, sized, titled
-from pgtop_tune.tui.compare.marks_line import span_words
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, clip, wrapped
+from pgtop_tune.tui.scene.banners import span_words
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, wrapped
 
 if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame
@@ -62,7 +60,7 @@ class WindowsDialog(Dialog[None]):
         super().__init__("what differs", glyphs, keys=_KEYS)
         self._frames = frames
         self._pair = pair
-        self._spans = tuple(span_words(window, glyphs, began_ms) for window in pair)
+        self._spans = tuple(span_words(window, began_ms) for window in pair)
         self._found: WindowComparison | None = None
         self._problem = ""
         self._read = 0
@@ -71,7 +69,6 @@ class WindowsDialog(Dialog[None]):
 
     def on_mount(self) -> None:
         """Begins to read."""
-        super().on_mount()
         self.run_worker(self._compare(), group="compare")
         self.set_interval(_LOOK_S, self._show_progress)
 
@@ -147,8 +144,7 @@ class WindowsDialog(Dialog[None]):
         from pgtop_tune.compare.reports.written import text
         from pgtop_tune.compare.windows.differing import window_sheets
 
-        said = copy(self.app, text(window_sheets(self._found)), "the table is in your terminal's clipboard")
-        self.app.notify(said, markup=False)
+        self.copy(text(window_sheets(self._found)), "the table is in your terminal's clipboard")
 
 
 # The table of what differs between two windows, as lines of a dialog.

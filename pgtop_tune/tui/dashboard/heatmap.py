@@ -15,8 +15,7 @@ from pgtop_tune.base.units import count, ms, percent, wall_clock, with_ms
 from pgtop_tune.metrics.percentiles import Merged, bucket_edges
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, SHADES, Line, of_map
+from pgtop_tune.tui.widgets.lines import PLAIN, SHADES, Glyphs, Line, of_map
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, labelled, padded
 
 # The latency heatmap over the screen, as large as the terminal; follows the frames shown.

@@ -16,9 +16,7 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import CpuSample, DiskCounters, DiskSample, MemorySample
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.widgets.gauges import heat_strip
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, heat_strip
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, fitting, labelled, padded
 
 S = TypeVar("S")

@@ -12,19 +12,16 @@ from pgtop_tune.runtime.load_control import LoadState
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
-from pgtop_tune.tui.dashboard.background import background_line, folded
-from pgtop_tune.tui.dashboard.budget import budget_lines
 from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, latency_lines
-from pgtop_tune.tui.dashboard.session_rows import SessionRow, SessionsView, session_rows
+from pgtop_tune.tui.dashboard.session_rows import SessionRow, SessionsView, background_line, folded, session_rows
 from pgtop_tune.tui.dashboard.sessions import sessions_lines
-from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
+from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits
 from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.scene.header import NO_PAGES, PageNames, footer_lines, header_lines
-from pgtop_tune.tui.widgets import tape
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets import time_axis as tape
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import padded
 from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, axis_ticks, time_axis
 

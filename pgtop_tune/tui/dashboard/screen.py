@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.tui.actions import Action, footer_keys, key_name, keys_of
-from pgtop_tune.tui.dashboard.background import folded
+from pgtop_tune.tui.actions import DASHBOARD_KEY, Action, footer_keys, key_name, keys_of
 from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, has_latency
 from pgtop_tune.tui.dashboard.panes import APART, Look, chart_widths, dashboard_lines
-from pgtop_tune.tui.dashboard.session_details import details_lines, query_of
-from pgtop_tune.tui.dashboard.session_rows import SessionRow, SessionsView, moved, next_sort, scrolled, session_rows
+from pgtop_tune.tui.dashboard.session_details import query_of, session_dialog
+from pgtop_tune.tui.dashboard.session_rows import (
+    SessionRow,
+    SessionsView,
+    folded,
+    moved,
+    next_sort,
+    scrolled,
+    session_rows,
+)
 from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS
-from pgtop_tune.tui.dashboard.stacked_waits import waits_axis
-from pgtop_tune.tui.pages.registry import DASHBOARD_KEY
-from pgtop_tune.tui.pages.row_details import DetailsDialog
-from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines
-from pgtop_tune.tui.scene.mouse import word_at
-from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen
-from pgtop_tune.tui.terminal.clipboard import copy
+from pgtop_tune.tui.dashboard.waits import waits_axis
+from pgtop_tune.tui.dialogs.dialog import copy
+from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen, word_at
 from pgtop_tune.tui.widgets.phrase import head
 from pgtop_tune.tui.widgets.time_axis import SPANS_S, time_axis
 
 if TYPE_CHECKING:
     from pgtop_tune.model.backend_action import BackendKey
-    from pgtop_tune.tui.widgets.glyphs import Glyphs
-    from pgtop_tune.tui.widgets.lines import Line
+    from pgtop_tune.tui.widgets.lines import Glyphs, Line
 
 # Who gets how many rows of the dashboard: figures their few, sessions what they need, charts the rest.
 
@@ -196,6 +197,8 @@ class Dashboard(SceneScreen):
 
     def explained(self, cells: int) -> list[Line]:
         """See `SceneScreen.explained`."""
+        from pgtop_tune.tui.dashboard.explain import PANE_METRICS, explain_lines
+
         lines: list[Line] = []
         now = self._scene.session.now
         for pane in PANE_METRICS:
@@ -275,17 +278,7 @@ class Dashboard(SceneScreen):
             self.action_move(1)
             return
         key = self._view.selected
-        known, copied = partial(details_lines, key=key), partial(query_of, key=key)
-        self.app.push_screen(
-            DetailsDialog(
-                f"session {key[0]}",
-                self._scene.session,
-                lambda session, cells: known(session, cells=cells),
-                copied,
-                self._glyphs,
-                self.keys_for(key),
-            )
-        )
+        self.app.push_screen(session_dialog(self._scene.session, key, self._glyphs, self.keys_for(key)))
 
     def action_copy(self) -> None:
         """Copies the selected session's query."""

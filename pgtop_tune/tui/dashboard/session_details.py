@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.base.safe_text import one_line
@@ -18,7 +19,8 @@ from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.statements import StatementText
 from pgtop_tune.model.waits import CPU, LockWait
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.widgets.lines import CUT, Line, labelled, shortened, wrapped
+from pgtop_tune.tui.dialogs.dialog import DetailsDialog, RowKey
+from pgtop_tune.tui.widgets.lines import CUT, Glyphs, Line, labelled, shortened, wrapped
 from pgtop_tune.tui.widgets.phrase import lasting
 
 _LABEL_CELLS: Final = 14
@@ -271,3 +273,19 @@ def _figures(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
             ever = f"{count(row.calls)} calls of {with_ms(mean_ms)}, at most {with_ms(row.max_exec_us / 1000.0)}"
             return [("executions", now), ("", f"{ever}, since the entry was made")]
     return []
+
+
+def session_dialog(session: Session, key: BackendKey, glyphs: Glyphs, keys: Sequence[RowKey]) -> DetailsDialog:
+    """Return the dialog with everything known of a session.
+
+    Args:
+        session: What the screen shows.
+        key: Which session.
+        glyphs: What it is drawn with.
+        keys: What can be done with it.
+    """
+
+    def lines(session: Session, cells: int) -> list[Line]:
+        return details_lines(session, key, cells)
+
+    return DetailsDialog(f"session {key[0]}", session, lines, lambda session: query_of(session, key), glyphs, keys)

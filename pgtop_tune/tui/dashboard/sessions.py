@@ -36,11 +36,8 @@ from pgtop_tune.tui.dashboard.session_rows import (
     scrolled,
     session_rows,
 )
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
-from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled, lasting
-from pgtop_tune.tui.widgets.table import GAP, Cell, Column, table_lines
-from pgtop_tune.tui.widgets.wait_style import wait_style
+from pgtop_tune.tui.widgets.lines import GAP, PLAIN, Cell, Column, Glyphs, Line, table_lines
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled, lasting, wait_style
 
 # Columns of the session table: what stands in them, and which go first when the screen is narrow.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import clock, count
+from pgtop_tune.compare.overlay.curves import Against, OverlayWatch
 from pgtop_tune.compare.since_change import SinceChange, since_change
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.metrics import sections
@@ -20,11 +21,9 @@ from pgtop_tune.metrics.stall import SHORTEST_S, stalled_s
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.compare.marks_line import cells_of, short_of, throughput_phrase
-from pgtop_tune.tui.widgets.chart import column_of, nice_ceiling
-from pgtop_tune.tui.widgets.filled import Area, Columns, Level, filled_lines
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, width
+from pgtop_tune.tui.widgets.chart import Area, Columns, Level, column_of, filled_lines, nice_ceiling
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
+from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, head, labelled, lasting, spaced, value_of
 from pgtop_tune.tui.widgets.time_axis import (
     SPANS_S,
@@ -35,9 +34,6 @@ from pgtop_tune.tui.widgets.time_axis import (
     spark_line,
     time_axis,
 )
-
-if TYPE_CHECKING:
-    from pgtop_tune.compare.overlay.curves import OverlayWatch
 
 # What a change did, in words for the head of the throughput pane: the longest form that there is room for.
 
@@ -94,7 +90,7 @@ def _forms(found: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
     if effect is None:
         why = _YOUNG if found.too_early else _EARLY
         early = [((label, "label"), (words, "dim")) for words in dict.fromkeys((why, _EARLY)) for label in labels]
-        return [(line, width(line)) for line in (*early, slot)]
+        return [(line, cells_of(line)) for line in (*early, slot)]
     _, short, style = _VERDICTS[found.verdict]
     figure, widest = _figure(effect.relative, glyphs), _between(0.0, 0.0, glyphs)
     between = "" if effect.low is None or effect.high is None else _between(effect.low, effect.high, glyphs)
@@ -109,11 +105,11 @@ def _forms(found: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
     forms: list[tuple[Line, int]] = [
         (
             ((label, "label"), (figure + shown, style), (gap, "label"), (said, style)),
-            width(((label + figure + room + gap, PLAIN),)) + longest,
+            cells_of(((label + figure + room + gap, PLAIN),)) + longest,
         )
         for label, shown, room, gap, said, longest in rows
     ]
-    return [*forms, (slot, width(slot))]
+    return [*forms, (slot, cells_of(slot))]
 
 
 def _in_full(found: SinceChange, glyphs: Glyphs) -> str:
@@ -176,16 +172,16 @@ def throughput_lines(
         if found is not None:
             figures.insert(1, Phrase(since_short(found, glyphs), 1))
         if baseline is not None:
-            figures.insert(1, short_of(throughput_phrase(session, baseline, glyphs)))
+            figures.insert(1, Phrase(overlay_throughput(session, baseline, glyphs).short or (), 1))
         return [spark_line("TPS", values, style, figures, axis, glyphs, session.once(arm_bands))]
     areas, levels = _curves(server, client if loaded else None, _held_columns(session, axis))
     figures, taken = _figures(session, _CELLS), 0
     if baseline is not None:
         earlier = axis.means(baseline.overlay.points("tps", begin_s, axis.until_s))
         levels.append(Level(earlier, "dim", glyphs.rule))
-        phrase = throughput_phrase(session, baseline, glyphs)
+        phrase = overlay_throughput(session, baseline, glyphs)
         figures.insert(0, phrase)
-        taken = cells_of(phrase)
+        taken = cells_of(phrase.short or ()) + 3
     drawn = [*(area.values for area in areas), *(level.values for level in levels)]
     highest = max((value for values in drawn for value in values if value is not None), default=0.0)
     figures.insert(0, Phrase(_span(axis), 9, ()))
@@ -336,3 +332,43 @@ def _progress(session: Session, run: BenchRun) -> str:
         return ""
     elapsed_s = max(session.now.taken_at_ms - run.started_ms, 0) / 1000.0
     return f", {clock(elapsed_s)}" + (f" of {clock(run.duration_s)}" if run.duration_s else "")
+
+
+# The baseline overlay in the head of a chart: its name, and how the load differs from it.
+
+_RUN_NAME: Final = 24
+_LONGEST_VERDICT: Final = len(Verdict.UNDECIDED)
+
+
+def overlay_throughput(session: Session, watch: OverlayWatch, glyphs: Glyphs) -> Phrase:
+    """`baseline run-041 +4.1 % (−0.3 … +8.2) undecided`; in short `baseline +4.1 %`."""
+    label: Line = ((f"baseline {one_line(watch.overlay.baseline.name, _RUN_NAME)} ", "label"),)
+    if watch.overlay.now(session.now) is None:
+        words = f"{glyphs.ellipsis} " if watch.reading else watch.overlay.nothing
+        figure: Line = ((words, "dim"),)
+        in_full = figure
+    else:
+        found, _ = watch.against(session)
+        figure, in_full = _overlay_figure(found, glyphs), _overlay_figure(found, glyphs, long=True)
+    return Phrase((*label, *in_full), 0, (("baseline ", "label"), *figure))
+
+
+def overlay_latency(session: Session, watch: OverlayWatch, glyphs: Glyphs) -> Phrase:
+    """`baseline p99 +4.1 %`: of the p99 of seconds."""
+    _, found = watch.against(session)
+    return Phrase((("baseline p99 ", "label"), *_overlay_figure(found, glyphs)), 1)
+
+
+def _overlay_figure(found: Against | None, glyphs: Glyphs, *, long: bool = False) -> Line:
+    if found is None:
+        return (("-".rjust(7), "dim"),)
+    effect, style = found.effect, "strong" if found.verdict is Verdict.DIFFER else "dim"
+    figure = f"{_signed_percent(effect.relative, glyphs)} %"
+    if not long or effect.low is None or effect.high is None:
+        return ((figure, style),)
+    between = f" ({_signed_percent(effect.low, glyphs)} {glyphs.ellipsis} {_signed_percent(effect.high, glyphs)})"
+    return ((figure, style), (between, style), (f" {found.verdict:<{_LONGEST_VERDICT}}", style))
+
+
+def _signed_percent(share: float, glyphs: Glyphs) -> str:
+    return f"{100.0 * share:+5.1f}".replace("-", glyphs.minus)

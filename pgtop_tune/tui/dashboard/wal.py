@@ -27,8 +27,7 @@ from pgtop_tune.metrics.server import (
 )
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, head, labelled, lasting, padded
 
 # What the WAL device does beside what it was measured to do at most, as facts on a line.

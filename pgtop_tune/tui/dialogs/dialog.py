@@ -3,11 +3,13 @@ terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Final, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from msgspec import Struct
+from rich.cells import cell_len
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
@@ -15,13 +17,14 @@ from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
 
-from pgtop_tune.base.safe_text import printable
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.safe_text import pasteable, printable, printable_lines
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.scene.message_line import ShownMessage
+from pgtop_tune.tui.actions import key_name
+from pgtop_tune.tui.scene.header import ShownMessage
 from pgtop_tune.tui.terminal.textual_private import OpensAtOnce, rows_of
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, shortened, wrapped
 
 T = TypeVar("T")
 
@@ -38,6 +41,9 @@ class Dialog(OpensAtOnce[T]):
     Args:
         title: On the upper edge; our own words or foreign ones.
         glyphs: What it is drawn with.
+
+    Attributes:
+        busy: What is being done, for the last line; "" for nothing.
     """
 
     CELLS: ClassVar[int] = 76
@@ -68,6 +74,8 @@ class Dialog(OpensAtOnce[T]):
         self._box = (0, 0)
         self._more = False
         self._message: ShownMessage | None = None
+        self._said = ("", PLAIN)
+        self.busy = ""
         self.set_class(glyphs.name == "ascii", "-ascii")
         self.set_class(low, "-low")
 
@@ -189,9 +197,114 @@ class Dialog(OpensAtOnce[T]):
     def frames_arrived(self, session: Session) -> None:
         """Called once per tick; a dialog that shows something of the session overrides it."""
 
+    def say(self, words: str = "", style: str = "critical") -> None:
+        """Puts words at the foot: what went wrong, or the result of a key; "" takes them away."""
+        self._said = (words, style)
+
+    def foot(self, cells: int, most: int | None = None) -> list[Line]:
+        """Return what was said, at most so many lines of it, and what is being done."""
+        words, style = self._said
+        lines = wrapped(words, cells, style)[:most] if words else []
+        if self.busy and self.is_current:
+            lines.append(((f"{self.busy} {self.glyphs.ellipsis}", "dim"),))
+        return lines
+
+    def work(self, work: Coroutine[Any, Any, None], doing: str = "", group: str = "work") -> None:
+        """Run work beside the screen, in place of work of the same group; a PgtopError of it is said.
+
+        Args:
+            work: What is done.
+            doing: Stands at the foot meanwhile, in place of what was said before; "" for a quiet look.
+            group: Of workers.
+        """
+        if doing:
+            self.busy = doing
+            self.say()
+        self.run_worker(self._worked(work, doing), group=group, exclusive=True)
+
+    async def _worked(self, work: Coroutine[Any, Any, None], doing: str) -> None:
+        try:
+            await work
+        except PgtopError as problem:
+            self.say(str(problem))
+        if self.busy == doing:
+            self.busy = ""
+        self.repaint()
+
+    def copy(self, text: str, said: str) -> None:
+        """Put text into the clipboard of the terminal, and tell so; see `copy`."""
+        self.app.notify(copy(self.app, text, said), markup=False)
+
     def action_close(self) -> None:
         """Gives up."""
         self.dismiss(None)
+
+
+# A question with few answers: what would happen, word for word, and a key for each way out.
+
+_WIDEST: Final = 156
+
+
+class AnswerKey(Struct, Generic[T], frozen=True):
+    """One answer.
+
+    Attributes:
+        keys: Any of these gives it; the first is shown.
+        label: What it does.
+        value: What the dialog returns.
+    """
+
+    keys: tuple[str, ...]
+    label: str
+    value: T
+
+
+class Paragraph(Struct, frozen=True):
+    """A paragraph of the question in one style; may be foreign text."""
+
+    text: str
+    style: str = ""
+
+
+class ConfirmDialog(Dialog[T]):
+    """Returns the value of the chosen answer, None on Escape.
+
+    Args:
+        title: What is asked about.
+        question: Paragraphs, wrapped to the box.
+        choices: The answers.
+    """
+
+    def __init__(
+        self, title: str, question: Sequence[Paragraph], choices: Sequence[AnswerKey[T]], glyphs: Glyphs
+    ) -> None:
+        super().__init__(title, glyphs, keys="Esc back")
+        self._question = tuple(question)
+        self._choices = tuple(choices)
+
+    @property
+    def cells(self) -> int:
+        """See `Dialog.cells`; wider where the question has longer lines."""
+        longest = max((cell_len(line) for said in self._question for line in printable_lines(said.text)), default=0)
+        return max(min(max(longest, self.CELLS), _WIDEST, self.app.size.width - FRAME_CELLS), 1)
+
+    def content(self, cells: int) -> list[Line]:
+        """The question, an empty line, the answers."""
+        lines: list[Line] = [line for said in self._question for line in wrapped(said.text, cells, said.style)]
+        lines.append(())
+        for choice in self._choices:
+            lines.append(((key_name(choice.keys[0]).rjust(6), "key"), ("  ", ""), (choice.label, "")))
+        return lines
+
+    def on_key(self, event: events.Key) -> None:
+        """An answer, or scrolling through a long question."""
+        for choice in self._choices:
+            if event.key in choice.keys:
+                event.stop()
+                self.dismiss(choice.value)
+                return
+        if self.scroll_key(event.key):
+            event.stop()
 
 
 # What stands there when the terminal has no room for a picture.
@@ -241,3 +354,97 @@ class TooSmall(Screen[None]):
             f"{LEAST_WIDTH} and {LEAST_HEIGHT}. Sampling and recording continue. q leaves."
         )
         self.query_one(LineCanvas).show(wrapped(words, max(size.width, 2)))
+
+
+class RowKey(Struct, frozen=True):
+    """A key that does something with the row shown.
+
+    Attributes:
+        keys: Any of these, as Textual names them.
+        shown: The first of them, as people write it.
+        word: For the lower edge.
+        action: Of the application; runs once the dialog is closed.
+    """
+
+    keys: tuple[str, ...]
+    shown: str
+    word: str
+    action: str
+
+
+class DetailsDialog(Dialog[None]):
+    """Shows one row for as long as it is open; follows the frames.
+
+    Args:
+        title: What it is about; may be foreign text.
+        session: What the screen shows.
+        lines: Everything known of the row, or one line saying that it is gone, for a session and a width.
+        copied: What `y` copies.
+        glyphs: What it is drawn with.
+        more: Further keys.
+    """
+
+    CELLS = 110
+    LIVE = False
+
+    def __init__(
+        self,
+        title: str,
+        session: Session,
+        lines: Callable[[Session, int], Sequence[Line]],
+        copied: Callable[[Session], str],
+        glyphs: Glyphs,
+        more: Sequence[RowKey] = (),
+    ) -> None:
+        words = "".join(f"{key.shown} {key.word}  " for key in more)
+        super().__init__(title, glyphs, keys=f"y copy  {words}Esc back")
+        self._more_keys = {name: key for key in more for name in key.keys}
+        self._session = session
+        self._lines = lines
+        self._copied = copied
+
+    def content(self, cells: int) -> Sequence[Line]:
+        """What is known now."""
+        return self._lines(self._session, cells)
+
+    def frames_arrived(self, session: Session) -> None:
+        """A newer look."""
+        self._session = session
+        self.repaint()
+
+    async def on_key(self, event: events.Key) -> None:
+        """Scrolling, copying, what the row's keys do."""
+        more = self._more_keys.get(event.key) or self._more_keys.get(event.character or "")
+        if more is not None:
+            event.stop()
+            self.dismiss(None)
+            await self.app.run_action(more.action)
+            return
+        if event.key == "y":
+            event.stop()
+            copied = self._copied(self._session)
+            if copied:
+                self.copy(copied, "copied to your terminal's clipboard")
+        elif event.key == "enter":
+            event.stop()
+            self.dismiss(None)
+        elif self.scroll_key(event.key):
+            event.stop()
+
+
+def copy(app: App[Any], text: str, said: str) -> str:
+    """Puts text into the clipboard, without what a terminal would obey or hide.
+
+    Args:
+        app: It has the terminal.
+        text: Anything; foreign.
+        said: What there is to say of it: "the query is in your terminal's clipboard".
+
+    Returns:
+        That, with the number of characters that were left out, if any were.
+    """
+    kept, left_out = pasteable(text)
+    app.copy_to_clipboard(kept)
+    if not left_out:
+        return said
+    return f"{said}, without {left_out} control character{'s' if left_out > 1 else ''}"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from functools import lru_cache
+from typing import Final, Protocol
 
+from msgspec import Struct
 from textual import events
 
+from pgtop_tune.base.units import count
+from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics.host_values import untold
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.actions import Action, key_name, keys_of
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line, labelled, text_of
-from pgtop_tune.tui.widgets.phrase import head
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, labelled, text_of
+from pgtop_tune.tui.widgets.phrase import head, padded
 from pgtop_tune.tui.widgets.text_field import TextField
 
 _KEY_CELLS: Final = 14
@@ -68,7 +74,6 @@ class HelpDialog(Dialog[None]):
 
     def on_mount(self) -> None:
         """First picture, at what it was opened for."""
-        super().on_mount()
         places = [number for number, line in enumerate(self._lines(self.cells)) if self._begins(line)]
         if self._begin_at and places:
             self.show_from(places[0])
@@ -162,3 +167,57 @@ class HelpDialog(Dialog[None]):
             self.show_from(next((at for at in parts if at > self.top), 0))
         else:
             self.show_from(next((at for at in reversed(parts) if at < self.top), parts[-1]))
+
+
+class Described(Protocol):
+    """A row of the catalogue, whatever its kind."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def definition(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+class Entry(Struct, frozen=True):
+    """A number that is no metric of its own."""
+
+    title: str
+    unit: str
+    definition: str
+    source: str
+
+
+def why_untold(metric: Described | str, frame: Frame | None) -> str:
+    """Why the source of host numbers does not have a figure; "" where it has.
+
+    Args:
+        metric: A row of the catalogue, or its id.
+        frame: The newest.
+    """
+    id_ = metric if isinstance(metric, str) else metric.id if isinstance(metric, (Metric, Keyed)) else ""
+    why = None if frame is None else untold(frame, id_)
+    return "" if why is None else str(why)
+
+
+def explained(metric: Described, width: int, absent: str = "") -> list[Line]:
+    """One number: title and unit, definition, source, critical line, why it is not there; wrapped to the width."""
+    unit = f" ({metric.unit})" if metric.unit else ""
+    critical = getattr(metric, "critical", None)
+    line = f"; red from {count(critical)}" if critical is not None else ""
+    return [
+        padded(((metric.title, "title"), (unit + line, "label")), width),
+        *_wrapped(metric.definition, width, PLAIN),
+        *_wrapped(metric.source, width, "dim"),
+        *(_wrapped(f"unknown here: {absent}", width, "warning") if absent else ()),
+        ((" " * width, PLAIN),),
+    ]
+
+
+@lru_cache(maxsize=2048)
+def _wrapped(text: str, width: int, style: str) -> Sequence[Line]:
+    room = max(width - 3, 10)
+    return tuple(padded((("  ", PLAIN), (part, style)), width) for part in textwrap.wrap(text, room))

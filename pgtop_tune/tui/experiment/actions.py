@@ -67,7 +67,7 @@ class ExperimentActions:
     @property
     def running(self) -> str:
         """What an experiment of ours compares; "" while there is none."""
-        from pgtop_tune.tui.experiment.line import values_words
+        from pgtop_tune.tui.scene.banners import values_words
 
         state = self._state
         return values_words(state.values, self._context.glyphs) if state.under_way else ""
@@ -80,12 +80,12 @@ class ExperimentActions:
         glyphs = self._context.glyphs
         view = self._view
         if view is not None:
-            from pgtop_tune.tui.experiment.progress_dialog import ProgressDialog
+            from pgtop_tune.tui.experiment.dialogs import ProgressDialog
 
             dialog = ProgressDialog(view, self._context.client, glyphs, lambda: self.keep(services))
             self._context.app.push_screen(dialog, self._read)
             return
-        from pgtop_tune.tui.experiment.start_dialog import StartDialog
+        from pgtop_tune.tui.experiment.dialogs import StartDialog
 
         self._context.app.push_screen(
             StartDialog(
@@ -124,7 +124,7 @@ class ExperimentActions:
         from pgtop_tune.changes.model.change import Terms, WantedParameter
         from pgtop_tune.metrics.setting_risks import risk_of
         from pgtop_tune.tui.parameters.applying import results_of
-        from pgtop_tune.tui.parameters.staged import KEEP_WITHIN_S
+        from pgtop_tune.tui.parameters.rows import KEEP_WITHIN_S
 
         changes = self._parameters.changes
         assert changes is not None

@@ -6,16 +6,14 @@ from typing import Final
 
 from textual import events
 
-from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import age, count, size
+from pgtop_tune.base.units import count, size
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.load_control import DataSetMade, LoadControl, MakingPlan, MakingPreview, MakingProgress
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.dialogs.form import ChoiceField, Form, WordField
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, FormDialog, WordField
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
+from pgtop_tune.tui.widgets.phrase import lasting
 
 # A data set in the making, and what making one would mean. Pure.
 
@@ -36,14 +34,6 @@ def making_lines(progress: MakingProgress | None, cells: int, glyphs: Glyphs) ->
         lines.append(((done, "series-1"), (rest, "dim"), (f" {share:4.0%}", PLAIN)))
         lines += wrapped(_words(progress), cells)
     return lines
-
-
-def short_words(progress: MakingProgress | None) -> str:
-    """How far, in a few cells: "45 %, 20 s left"; "" where nobody says."""
-    if progress is None or not progress.total:
-        return "" if progress is None else progress.step
-    left = "" if progress.remaining_s is None else f", {_seconds(progress.remaining_s)} left"
-    return f"{min(progress.done / progress.total, 1.0):.0%}{left}"
 
 
 def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
@@ -77,13 +67,8 @@ def _words(progress: MakingProgress) -> str:
     about = "about " if progress.estimated else ""
     parts = [f"{about}{count(progress.done)} of {count(progress.total)} {progress.unit}"]
     parts += [f"{count(progress.per_s)} {progress.unit}/s"] if progress.per_s is not None else []
-    parts += [f"{_seconds(progress.remaining_s)} left"] if progress.remaining_s is not None else []
+    parts += [f"{lasting(progress.remaining_s)} left"] if progress.remaining_s is not None else []
     return ", ".join(parts)
-
-
-def _seconds(value: float) -> str:
-    text = age(value)
-    return text if text[-1].isalpha() else f"{text} s"
 
 
 _DATASETS: Final = (("pgbench", "pgbench's own tables"), ("bus", "a bus company: cities, rides, tickets"))
@@ -98,7 +83,7 @@ _LOOKING: Final = "looking for existing tables"
 _MAKING: Final = "making"
 
 
-class InitDialog(Dialog[None]):
+class InitDialog(FormDialog[None]):
     """Makes a data set; may be closed meanwhile, the dashboard's first line goes on telling.
 
     Args:
@@ -118,19 +103,17 @@ class InitDialog(Dialog[None]):
         self._dataset.choose(dataset)
         self._amount = WordField("", "")
         self._agree = WordField("drop it?", f"type {_AGREED}, and Enter")
-        self._form = Form((self._dataset, self._amount), focus=1)
+        self.form = Form((self._dataset, self._amount), focus=1)
         self._preview: MakingPreview | None = None
-        self._problem = ""
-        self._busy = ""
         self._began = False
         self._under_way = False
         self._eager = False
         self._suggest()
-        self._form.go_to(1)
+        self._looked_at = self._plan
+        self.form.go_to(1)
 
     def on_mount(self) -> None:
         """Asks what it would mean."""
-        super().on_mount()
         self._look()
 
     @property
@@ -142,20 +125,16 @@ class InitDialog(Dialog[None]):
         state = self._load.state()
         if state.doing == _MAKING:
             self.captions(f"making {state.title}", "x stop  Esc dashboard")
-            return [*making_lines(state.making, cells, self.glyphs), *self._said(cells)]
+            return [*making_lines(state.making, cells, self.glyphs), *self.foot(cells)]
         self.captions("data set", "s create  Enter edit  arrows, Tab choose  Esc back")
         lines: list[Line] = []
         if self._began and state.made is not None:
             lines += [*made_lines(state.made, cells), ()]
         elif self._began and state.problem:
             lines += [*wrapped(state.problem, cells, "critical"), ()]
-        lines += [*self._form.lines(self.glyphs), ()]
+        lines += [*self.form.lines(self.glyphs), ()]
         lines += preview_lines(self._preview, cells) if self._preview is not None else []
-        return [*lines, *self._said(cells)]
-
-    def _said(self, cells: int) -> list[Line]:
-        lines = wrapped(self._problem, cells, "critical") if self._problem else []
-        return lines + ([((f"{self._busy} {self.glyphs.ellipsis}", "dim"),)] if self._busy else [])
+        return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
         """It goes on, or has ended."""
@@ -169,39 +148,29 @@ class InitDialog(Dialog[None]):
         self._amount.text.replace(usual)
 
     def _look(self) -> None:
-        self._busy, self._problem, self._preview, self._eager = _LOOKING, "", None, False
-        self.run_worker(self._ask(self._plan), group="look", exclusive=True)
+        self._preview, self._eager, self._looked_at = None, False, self._plan
+        self.work(self._ask(self._plan), _LOOKING, "look")
 
     async def _ask(self, plan: MakingPlan) -> None:
-        try:
-            preview = await self._client.ask(self._load.look(plan))
-        except PgtopError as problem:
-            self._show(None, str(problem))
-        else:
-            self._show(preview, "")
-
-    def _show(self, preview: MakingPreview | None, problem: str) -> None:
-        self._preview, self._problem, self._busy = preview, problem, ""
-        lost = preview is not None and bool(preview.dropped)
-        self._form.fields = (self._dataset, self._amount, *([self._agree] if lost else []))
-        if self._eager and preview is not None:
+        self.form.fields = (self._dataset, self._amount)
+        self._preview = await self._client.ask(self._load.look(plan))
+        self.form.fields = (self._dataset, self._amount, *([self._agree] if self._preview.dropped else []))
+        self.busy = ""
+        if self._eager:
             self._create()
-        self._eager = False
-        self.repaint()
 
     def on_key(self, event: events.Key) -> None:
         """Typing, making, stopping."""
         if self._load.state().doing == _MAKING:
-            if event.key != "x" or self._busy:
+            if event.key != "x" or self.busy:
                 return
-            self._busy = "stopping"
-            self.run_worker(self._stop(), group="making")
+            self.work(self._client.ask(self._load.stop()), "stopping")
         elif event.key in _SCROLLING:
             self.scroll_key(event.key)
         else:
-            before, dataset = self._plan, self._dataset.value
-            agreeing = self._form.typing and self._form.focused is self._agree
-            if self._form.press(event.key, event.character):
+            dataset = self._dataset.value
+            agreeing = self.form.typing and self.form.focused is self._agree
+            if self.form.press(event.key, event.character):
                 if agreeing and event.key == "enter":
                     self._create()
             elif event.key == "s":
@@ -210,60 +179,37 @@ class InitDialog(Dialog[None]):
                 return
             if self._dataset.value != dataset:
                 self._suggest()
-            if self._plan != before:
-                self._look()
+            self.changed()
         event.stop()
         self.repaint()
 
-    def on_paste(self, event: events.Paste) -> None:
-        """A size from the terminal's clipboard."""
-        event.stop()
-        if self._form.focused is self._amount:
-            self._amount.paste(event.text)
-            self._look()
-            self.repaint()
+    def paste(self, text: str) -> None:
+        """Paste a size; the yes to a loss is typed."""
+        if self.form.focused is not self._agree:
+            super().paste(text)
 
-    def action_close(self) -> None:
-        """While a value is typed it takes that back; else it leaves."""
-        before = self._plan
-        if not self._form.discard():
-            self.dismiss(None)
-        elif self._plan != before:
+    def changed(self) -> None:
+        """Ask what another plan would mean."""
+        if self._plan != self._looked_at:
             self._look()
-        self.repaint()
 
     def _create(self) -> None:
         preview = self._preview
         # A key pressed while the server is asked counts once it has answered.
-        self._eager = self._busy == _LOOKING
-        if preview is None or self._busy:
+        self._eager = self.busy == _LOOKING
+        if preview is None or self.busy:
             return
         agreed = self._agree.text.text.strip().lower() == _AGREED
         if preview.dropped and not agreed:
-            self._form.go_to(2)
-            self._form.type()
-            self._problem = f"existing tables are dropped only when you type {_AGREED}"
+            self.form.go_to(2)
+            self.form.type()
+            self.say(f"existing tables are dropped only when you type {_AGREED}")
             return
-        self._busy, self._problem = "starting", ""
         self._agree.text.replace("")
-        self.run_worker(self._make(self._plan, agreed), group="making")
+        self.form.go_to(1)
+        self.work(self._make(self._plan, agreed), "starting")
 
     async def _make(self, plan: MakingPlan, agreed: bool) -> None:
-        try:
-            await self._client.ask(self._load.make(plan, replace=agreed))
-        except PgtopError as problem:
-            self._problem = str(problem)
-        else:
-            self._began = self._under_way = True
-            self._preview = None
-        self._form.go_to(1)
-        self._busy = ""
-        self.repaint()
-
-    async def _stop(self) -> None:
-        try:
-            await self._client.ask(self._load.stop())
-        except PgtopError as problem:
-            self._problem = str(problem)
-        self._busy = ""
-        self.repaint()
+        await self._client.ask(self._load.make(plan, replace=agreed))
+        self._began = self._under_way = True
+        self._preview = None

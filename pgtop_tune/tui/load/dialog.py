@@ -19,12 +19,10 @@ from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.load_control import DatasetFound, LoadControl, LoadState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.dialogs.form import ChoiceField, Form, NumberField, WordField
+from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, FormDialog, NumberField, WordField
 from pgtop_tune.tui.load.data_set_dialog import InitDialog, making_lines
 from pgtop_tune.tui.load.results_dialog import ResultsDialog, step_table
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 
 # Steps of a load: which, for how long each, and what is done before each.
 
@@ -36,7 +34,7 @@ _TIDY: Final = (
 )
 
 
-class StepsDialog(Dialog[bool]):
+class StepsDialog(FormDialog[bool]):
     """Starts the steps; returns True once they have begun.
 
     Args:
@@ -59,13 +57,11 @@ class StepsDialog(Dialog[bool]):
         self._time = NumberField("time s", "of each step")
         self._time.fill(spec.duration_s or _SECONDS)
         self._tidy = ChoiceField("tidy up", _TIDY)
-        self._form = Form((self._axis, self._list, self._time, self._tidy), focus=1)
-        self._problem = ""
-        self._busy = ""
+        self.form = Form((self._axis, self._list, self._time, self._tidy), focus=1)
 
     def content(self, cells: int) -> list[Line]:
         """The form, how long it will take, and what was wrong with it."""
-        lines = [*self._form.lines(self.glyphs), ()]
+        lines = [*self.form.lines(self.glyphs), ()]
         try:
             seconds = int(self._time.number(1) or 0)
         except PgtopError as problem:
@@ -73,49 +69,27 @@ class StepsDialog(Dialog[bool]):
         steps = len([word for word in self._list.text.text.split(",") if word.strip()])
         besides = ", and the time for housekeeping" if self._tidy.index == 0 else ""
         lines += wrapped(f"{self._spec.profile}: {steps} runs, {clock(steps * seconds)}{besides}", cells, "dim")
-        lines += wrapped(self._problem, cells, "critical") if self._problem else []
-        lines += [((f"{self._busy} {self.glyphs.ellipsis}", "dim"),)] if self._busy else []
-        return lines
+        return [*lines, *self.foot(cells)]
 
     def on_key(self, event: events.Key) -> None:
         """Typing, start."""
         axis = self._axis.value
-        if self._form.press(event.key, event.character):
-            self._problem = ""
+        if self.form.press(event.key, event.character):
+            self.say()
             if self._axis.value != axis and self._list.text.text == _LISTS[axis]:
                 self._list.text.replace(_LISTS[self._axis.value])
-        elif event.key == "s" and not self._busy:
-            self._busy, self._problem = "starting", ""
-            self.run_worker(self._start(), group="steps")
+        elif event.key == "s" and not self.busy:
+            self.work(self._start(), "starting")
         else:
             return
         event.stop()
         self.repaint()
 
-    def on_paste(self, event: events.Paste) -> None:
-        """A list from the terminal's clipboard."""
-        event.stop()
-        self._form.focused.paste(event.text)
-        self.repaint()
-
-    def action_close(self) -> None:
-        """While a value is typed it takes that back; else it leaves."""
-        if self._form.discard():
-            self.repaint()
-        else:
-            self.dismiss(None)
-
     async def _start(self) -> None:
-        try:
-            seconds = int(self._time.number(1) or 0)
-            spec = replace(self._spec, duration_s=seconds, transactions=None)
-            steps = f"{self._axis.value}={self._list.text.text.strip().strip(',')}"
-            await self._client.ask(self._load.start_steps(spec, steps, tidy=self._tidy.index == 0))
-        except PgtopError as problem:
-            self._busy, self._problem = "", str(problem)
-            self.repaint()
-        else:
-            self.dismiss(True)
+        spec = replace(self._spec, duration_s=int(self._time.number(1) or 0), transactions=None)
+        steps = f"{self._axis.value}={self._list.text.text.strip().strip(',')}"
+        await self._client.ask(self._load.start_steps(spec, steps, tidy=self._tidy.index == 0))
+        self.dismiss(True)
 
 
 # The load as a small form: what keys do to it, the spec it stands for, and how it is drawn. Pure.
@@ -134,6 +108,7 @@ class LoadForm:
         spec: What the form starts with; what it has no field for stays as it is.
 
     Attributes:
+        form: The fields as a form.
         datasets: As the database has them; empty until that is known.
     """
 
@@ -151,17 +126,12 @@ class LoadForm:
         self.tries = NumberField("tries", "if serialization fails; 0 no limit", empty="once")
         self.errors = ChoiceField("errors", _ERRORS)
         self.statements = ChoiceField("statements", _STATEMENTS)
-        self._form = Form(
+        self.form = Form(
             (
                 self.profile, self.clients, self.threads, self.duration, self.rate, self.limit, self.protocol,
                 self.tries, self.errors, self.statements,
             )
         )  # fmt: skip
-        self.fill(spec)
-
-    def fill(self, spec: LoadSpec) -> None:
-        """Shows this spec."""
-        self._base = spec
         self.profile.choose(spec.profile)
         self.clients.fill(spec.clients)
         self.threads.fill(spec.threads or None)
@@ -208,23 +178,10 @@ class LoadForm:
             Whether the key meant something here.
         """
         before = self.profile.value
-        taken = self._form.press(key, character)
+        taken = self.form.press(key, character)
         if taken and self.profile.value != before:
             self._suggest(self._profiles[self.profile.value])
         return taken
-
-    def discard(self) -> bool:
-        """Takes back what is being typed; see `Form.discard`."""
-        return self._form.discard()
-
-    @property
-    def typing(self) -> bool:
-        """Whether a value is being typed."""
-        return self._form.typing
-
-    def paste(self, text: str) -> None:
-        """A number from the clipboard."""
-        self._form.focused.paste(text)
 
     def _suggest(self, profile: ProfileSummary) -> None:
         """Another profile brings its own idea of clients and protocol."""
@@ -234,7 +191,7 @@ class LoadForm:
 
     def lines(self, glyphs: Glyphs) -> list[Line]:
         """One line per field, and below the profile what it runs on."""
-        profile, *others = self._form.lines(glyphs)
+        profile, *others = self.form.lines(glyphs)
         return [profile, *self._dataset_line(), *others]
 
     def _dataset_line(self) -> list[Line]:
@@ -325,26 +282,17 @@ class LoadDialog(Dialog[LoadSpec]):
         self._spec = spec
         self._form: LoadForm | None = None
         self._command = ""
-        self._problem = ""
-        self._busy = "loading profiles"
         self._started_after: int | None = None
         self._seen = False
 
     def on_mount(self) -> None:
         """Asks what can be run."""
-        super().on_mount()
-        self.run_worker(self._open(), group="load")
+        self.work(self._open(), "loading profiles")
 
     async def _open(self) -> None:
-        try:
-            profiles = await self._client.ask(self._load.profiles())
-        except PgtopError as problem:
-            self._busy, self._problem = "", str(problem)
-        else:
-            self._busy, self._form = "", LoadForm(profiles, self._spec)
-            self._preview()
-            self._look()
-        self.repaint()
+        self._form = LoadForm(await self._client.ask(self._load.profiles()), self._spec)
+        self._preview()
+        self._look()
 
     def _look(self) -> None:
         self.run_worker(self._ask_datasets(), group="datasets", exclusive=True)
@@ -367,15 +315,11 @@ class LoadDialog(Dialog[LoadSpec]):
             lines = run_lines(self._session, run, cells)
         else:
             lines = self._form_lines(state, cells)
-        if self._problem:
-            lines += wrapped(self._problem, cells, "critical")
-        if self._busy:
-            lines.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
-        return lines
+        return [*lines, *self.foot(cells)]
 
     def _form_lines(self, state: LoadState, cells: int) -> list[Line]:
         results = "r result  " if _has_results(state) else ""
-        typing = self._form is not None and self._form.typing
+        typing = self._form is not None and self._form.form.typing
         self.captions("load", _TYPING_KEYS if typing else _FORM_KEYS.format(results=results))
         ended = run_of(self._session.now)
         lines: list[Line] = [*ended_lines(ended, cells), ()] if ended is not None else []
@@ -406,64 +350,57 @@ class LoadDialog(Dialog[LoadSpec]):
             if frame is not None and not isinstance(frame.bench, Unavailable) and frame.bench.progress:
                 self._leave()
                 return
-            self._busy = "" if run.state not in UNDER_WAY else self._busy
+            self.busy = "" if run.state not in UNDER_WAY else self.busy
         self.repaint()
 
     def _preview(self) -> None:
         if self._form is None:
             return
-        self._problem = ""
+        self.say()
+        spec = self._typed_spec()
+        if spec is None:
+            self._command = ""
+        else:
+            self._spec = spec
+            self.work(self._ask_preview(spec), group="preview")
+
+    def _typed_spec(self) -> LoadSpec | None:
+        """What the form says; None, and why, where a field does not hold what it should."""
+        assert self._form is not None
         try:
-            self._spec = self._form.spec()
+            return self._form.spec()
         except UsageProblem as problem:
-            self._command, self._problem = "", str(problem)
-            return
-        self.run_worker(self._ask_preview(self._spec), group="preview", exclusive=True)
+            self.say(str(problem))
+            return None
 
     async def _ask_preview(self, spec: LoadSpec) -> None:
         try:
-            # An answer that comes late must not wipe away why the load did not start.
             self._command = await self._client.ask(self._load.preview(spec))
-        except PgtopError as problem:
-            self._command, self._problem = "", str(problem)
-        self.repaint()
+        except PgtopError:
+            self._command = ""
+            raise
 
     async def _start(self, spec: LoadSpec) -> None:
         run = run_of(self._session.now)
-        try:
-            await self._client.ask(self._load.start(spec))
-        except PgtopError as problem:
-            self._busy, self._problem = "", str(problem)
-        else:
-            self._started_after = run.run if run is not None else 0
-            self._busy = "started, waiting for the first second"
-        self.repaint()
-
-    async def _stop(self) -> None:
-        try:
-            await self._client.ask(self._load.stop())
-            self._problem = ""
-        except PgtopError as problem:
-            self._problem = str(problem)
-        self._busy = ""
-        self.repaint()
+        await self._client.ask(self._load.start(spec))
+        self._started_after = run.run if run is not None else 0
+        self.busy = "started, waiting for the first second"
 
     def on_key(self, event: events.Key) -> None:
         """Typing, start, stop, copy."""
         run, state = under_way(self._session.now), self._load.state()
         if event.key == "y":
             command = run.command if run is not None else self._command
-            self.app.notify(copy(self.app, command, "the command line is in your clipboard"), markup=False)
+            self.copy(command, "the command line is in your clipboard")
         elif run is not None or state.doing in _LONG:
-            if event.key != "x" or self._busy:
+            if event.key != "x" or self.busy:
                 return
-            self._busy = "stopping"
-            self.run_worker(self._stop(), group="load")
+            self.work(self._client.ask(self._load.stop()), "stopping")
         elif event.key == "r" and state.series is not None and _has_results(state):
             self.app.push_screen(ResultsDialog(state.series, self.glyphs))
         elif event.key in _SCROLLING:
             self.scroll_key(event.key)
-        elif self._form is None or self._busy:
+        elif self._form is None or self.busy:
             return
         elif event.key in _FURTHER:
             _FURTHER[event.key](self, self._form)
@@ -487,10 +424,8 @@ class LoadDialog(Dialog[LoadSpec]):
 
     def ask_for_steps(self, form: LoadForm) -> None:
         """Opens what starts steps."""
-        try:
-            spec = form.spec()
-        except UsageProblem as problem:
-            self._problem = str(problem)
+        spec = self._typed_spec()
+        if spec is None:
             return
 
         def closed(begun: bool | None) -> None:
@@ -500,26 +435,21 @@ class LoadDialog(Dialog[LoadSpec]):
         self.app.push_screen(StepsDialog(self._load, self._client, spec, self.glyphs), closed)
 
     def _begin(self) -> None:
-        assert self._form is not None
-        try:
-            spec = self._form.spec()
-        except UsageProblem as problem:
-            self._problem = str(problem)
-            return
-        self._busy, self._problem = "starting", ""
-        self.run_worker(self._start(spec), group="load")
+        spec = self._typed_spec()
+        if spec is not None:
+            self.work(self._start(spec), "starting")
 
     def on_paste(self, event: events.Paste) -> None:
         """A number from the terminal's clipboard."""
         event.stop()
         if self._form is not None:
-            self._form.paste(event.text)
+            self._form.form.focused.paste(event.text)
             self._preview()
             self.repaint()
 
     def action_close(self) -> None:
         """While a value is typed it takes that back; else it leaves, with what was typed before."""
-        if self._form is not None and self._form.discard():
+        if self._form is not None and self._form.form.discard():
             self._preview()
             self.repaint()
             return

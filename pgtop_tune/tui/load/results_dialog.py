@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from textual import events
@@ -10,14 +11,10 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, count, marked_ms, ms, number
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.model.run_result import Doubt, LatencySummary, RunResult, RunVerdict
-from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.load_control import LoadSeries
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.chart import GUTTER, ChartMark, ChartSeries, chart_lines
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, text_of, wrapped
-from pgtop_tune.tui.widgets.table import Cell, Column, table_lines
+from pgtop_tune.tui.widgets.chart import GUTTER, Area, ChartMark, filled_lines, nice_ceiling
+from pgtop_tune.tui.widgets.lines import PLAIN, Cell, Column, Glyphs, Line, labelled, table_lines, text_of, wrapped
 
 # The record of a run for reading: the final report, percentiles, statements, and how far it can be trusted. Pure.
 
@@ -245,20 +242,16 @@ def _chart_rows(spare: int) -> tuple[int, int]:
 
 
 def _chart(
-    series: LoadSeries,
-    values: list[float | None],
-    style: str,
-    cells: int,
-    rows: int,
-    glyphs: Glyphs,
+    series: LoadSeries, values: Sequence[float | None], style: str, cells: int, rows: int, glyphs: Glyphs
 ) -> list[Line]:
     """Every step is as wide as the next: loads are mostly doubled."""
-    points = [SeriesPoint(float(index), value) for index, value in enumerate(values)]
+    columns, steps = max(cells - GUTTER, 0), len(values)
     knee = None if series.knee is None else series.knee.load
-    marks = [ChartMark(float(index)) for index, point in enumerate(series.points) if point.load == knee]
-    return chart_lines(
-        [ChartSeries(points, style)], width=cells, height=rows, since_s=-0.5, until_s=len(points) - 0.5,
-        unit_format=count, glyphs=glyphs, marks=marks,
+    return filled_lines(
+        [Area([values[column * steps // columns] for column in range(columns)], style)], width=cells, height=rows,
+        since_s=-0.5, until_s=steps - 0.5, top=nice_ceiling(max((value or 0.0 for value in values), default=0.0)),
+        unit_format=count, glyphs=glyphs,
+        marks=[ChartMark(float(step)) for step, point in enumerate(series.points) if point.load == knee],
     )  # fmt: skip
 
 
@@ -317,7 +310,7 @@ class ResultsDialog(Dialog[None]):
         """Turning pages, scrolling, copying."""
         if event.key == "y":
             text = "\n".join(text_of(line).rstrip() for line in self.content(self.cells))
-            self.app.notify(copy(self.app, text, "the result is in your clipboard"), markup=False)
+            self.copy(text, "the result is in your clipboard")
         elif event.key == "enter":
             self.dismiss(None)
         elif event.key in _TURN and self._pages > 1:

@@ -21,15 +21,12 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dialogs.help import Described
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, NETWORK, TABLES
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page
-from pgtop_tune.tui.scene.explain import Described
-from pgtop_tune.tui.widgets.chart import nice_ceiling
-from pgtop_tune.tui.widgets.filled import Area, Columns, Level, filled_lines
-from pgtop_tune.tui.widgets.gauges import bar, heat_strip, heat_style
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit
+from pgtop_tune.tui.widgets.chart import Area, Columns, Level, filled_lines, nice_ceiling
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, bar, fit, heat_strip, heat_style
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, fitting, head, labelled, padded
 from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, TimeAxis, axis_line, chart_marks, time_axis
 

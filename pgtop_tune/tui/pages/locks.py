@@ -20,8 +20,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_details import details_lines, locked_object
 from pgtop_tune.tui.dashboard.sessions import seldom
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, word
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit, shortened, width
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, fit, shortened, width
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, labelled, lasting, summed
 

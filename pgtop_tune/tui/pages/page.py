@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from math import inf
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
+from rich.cells import cell_len
 
-from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.safe_text import one_line, printable
 from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.catalogue import Interval
@@ -22,9 +24,8 @@ from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.scene.explain import Described
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.dialogs.help import Described
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, labelled, shortened, wrap
 
 SortValue = float | int | str | None
 """What rows are compared by; None is unknown and stands last in either direction."""
@@ -296,3 +297,63 @@ def word(
 
 def _word(text: Callable[[Any], str], row: Any) -> str:
     return text(row) or UNKNOWN
+
+
+# Everything known of one row: what Enter shows of it, and what `y` copies.
+
+_LABEL_CELLS: Final = 18
+_VALUE_CELLS: Final = 16
+_LEAST: Final = 24
+"""Cells a definition must get to be worth beginning."""
+_TEXT: Final = 10_000
+
+
+def row_lines(
+    table: PageTable, session: Session, row: Any, cells: int, glyphs: Glyphs, most: int | None = None
+) -> list[Line]:
+    """What the table says of the row; every column, hidden ones included, where it has nothing more to say.
+
+    Args:
+        table: Whose row it is.
+        session: What is known.
+        row: The row; None when it is not there any more.
+        cells: Width.
+        glyphs: Characters.
+        most: Lines there are: definitions of columns that have no room for a second one are cut.
+    """
+    if row is None:
+        return [(("this row is gone", "warning"),)]
+    if table.details is not None:
+        return table.details(session, row, cells, glyphs)
+    facts = [_fact(column, row, cells) for column in table.columns]
+    spare = inf if most is None else most - len(facts)
+    lines: list[Line] = []
+    for column, fact in zip(table.columns, facts, strict=True):
+        more = len(fact) - 1
+        if more > spare:
+            fact, more = _fact(column, row, cells, cut=True), 0
+        spare -= more
+        lines += fact
+    return lines
+
+
+def _fact(column: PageColumn, row: Any, cells: int, *, cut: bool = False) -> list[Line]:
+    """Title and value; behind a short value what it means, on one line where it is cut."""
+    text, style = printable(column.text(row).strip(), _TEXT), column.style(row)
+    room = cells - _LABEL_CELLS - _VALUE_CELLS
+    if room < _LEAST or cell_len(text) >= _VALUE_CELLS:
+        return labelled(column.title, text, cells, style, _LABEL_CELLS)
+    said = [shortened(column.definition, room, CUT)] if cut else wrap(column.definition, room)
+    padding = " " * (_VALUE_CELLS - cell_len(text))
+    first: Line = ((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (said[0], "dim"))
+    below = " " * (_LABEL_CELLS + _VALUE_CELLS)
+    return [first, *(((below, PLAIN), (line, "dim")) for line in said[1:])]
+
+
+def row_text(table: PageTable, row: Any) -> str:
+    """What is copied: what the table names, else every column, separated by tabs; "" of a row that is gone."""
+    if row is None:
+        return ""
+    if table.copied is not None:
+        return table.copied(row)
+    return "\t".join(column.text(row).strip() for column in table.columns)

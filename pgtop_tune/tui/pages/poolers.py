@@ -30,8 +30,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import ConsoleSample, Pooler
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.page import Page, PageTable, foreign, number, rows_of, word
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, spaced, summed
 
 _MOST_LINES: Final = 4

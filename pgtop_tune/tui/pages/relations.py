@@ -28,9 +28,7 @@ from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters, TempFiles
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
-from pgtop_tune.tui.widgets.gauges import bar
-from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, UNICODE, Glyphs, Line, bar
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
 
 # Temporary files that exist now, and the sessions that made them.

@@ -25,8 +25,7 @@ from pgtop_tune.model.replication import PreparedTransaction, SubscriptionWorker
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, word
 from pgtop_tune.tui.pages.sessions import LOG, SETTINGS
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, spaced, summed
 
 _OLD_XACTS: Final = 1_000_000.0

@@ -17,20 +17,15 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.actions import ROWS, Action, footer_keys
-from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.pages import beside, listing
+from pgtop_tune.tui.actions import PAGES, ROWS, Action, footer_keys
+from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog, copy
+from pgtop_tune.tui.dialogs.help import Entry, explained, why_untold
+from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
-from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable
-from pgtop_tune.tui.pages.registry import PAGES
-from pgtop_tune.tui.pages.row_details import DetailsDialog, row_lines, row_text
-from pgtop_tune.tui.scene.explain import Entry, explained, why_untold
+from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable, row_lines, row_text
 from pgtop_tune.tui.scene.header import footer_lines, header_lines
-from pgtop_tune.tui.scene.mouse import span_at
-from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen, span_at
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.phrase import head
 
 # Which columns of which table are shown: chosen in a dialog, remembered from session to session.
@@ -211,7 +206,7 @@ class PageScreen(SceneScreen):
         super().__init__(glyphs, actions, keymap, target, first)
         self._keys: dict[tuple[str, str, bool], tuple[tuple[str, str], ...]] = {}
         self._columns = ColumnChoice()
-        self._beside = beside.Beside()
+        self._beside = listing.Beside()
         self._views: dict[str, ListingView] = {}
         self._chosen: dict[str, PageTable] = {}
         self._source: tuple[object, ...] = ()
@@ -280,10 +275,10 @@ class PageScreen(SceneScreen):
         )
         if width_of_table < width:
             right = self._beside.lines(
-                self.table, view, shown, session, width - width_of_table - len(beside.APART),
+                self.table, view, shown, session, width - width_of_table - len(listing.APART),
                 self._table_height, self._glyphs,
             )  # fmt: skip
-            table = [(*line, (beside.APART, PLAIN), *other) for line, other in zip(table, right, strict=True)]
+            table = [(*line, (listing.APART, PLAIN), *other) for line, other in zip(table, right, strict=True)]
         header = header_lines(
             session, width, 1, self._glyphs, recording=scene.recording, offset_s=scene.behind_s, target=self._target,
             load=scene.load,
@@ -312,7 +307,7 @@ class PageScreen(SceneScreen):
         width, rows = self.app.size.width, self.rows
         if isinstance(rows, Unavailable) or not (rows or self._beside.had(self.table)):
             return width
-        return beside.table_width(self.table, self._view, width)
+        return listing.table_width(self.table, self._view, width)
 
     @property
     def _visible(self) -> int:

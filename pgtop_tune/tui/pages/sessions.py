@@ -19,8 +19,7 @@ from pgtop_tune.tui.dashboard.session_details import details_lines
 from pgtop_tune.tui.dashboard.session_rows import IDLE, SessionRow, searched_texts, session_rows
 from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, seen_before, seldom, style_of
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, fit
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, fit
 from pgtop_tune.tui.widgets.phrase import absence
 
 # Tables about the server as a whole: connections and their limits (page 2), parameters that were set, its log (9).

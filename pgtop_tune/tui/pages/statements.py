@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -14,16 +14,38 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import QPS, is_on
 from pgtop_tune.metrics.server import number as setting_of
 from pgtop_tune.metrics.statements import STATEMENT_EVICTIONS, STATEMENT_LOAD, StatementRate, statement_rates
+from pgtop_tune.metrics.waits import LONG_WINDOW_S
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.model.statements import StatementCounters, StatementSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.page import Page, PageTable, number, word
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, lasting, spaced, summed
+
+# Texts of query ids, for tables about waits.
+
+
+def query_texts(interval: Interval, wanted: Iterable[Hashable]) -> dict[Hashable, str]:
+    """Texts of query ids: as pg_stat_statements keeps them, else of a session that was seen running one."""
+    missing = {key for key in wanted if key is not None}
+    found: dict[Hashable, str] = {}
+    kept = interval.now(sections.statement_texts)
+    for text in () if kept is None else kept.texts:
+        if text.queryid in missing and text.query:
+            found[text.queryid] = text.query
+            missing.discard(text.queryid)
+    for activity in interval.recent(sections.activity, LONG_WINDOW_S) if missing else ():
+        for backend in activity.backends:
+            if backend.query_id in missing and backend.query:
+                found[backend.query_id] = backend.query
+                missing.discard(backend.query_id)
+        if not missing:
+            break
+    return found
+
 
 _VIEW: Final = "pg_stat_statements"
 _LABEL: Final = 18

@@ -13,7 +13,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.parameters.change_words import told
+from pgtop_tune.tui.scene.banners import told
 from pgtop_tune.tui.widgets.phrase import lasting
 
 if TYPE_CHECKING:
@@ -142,9 +142,24 @@ class ParameterActions:
             dialog.narrow(name)
             self._context.app.push_screen(dialog)
 
+    def check(self, services: Services) -> None:
+        """Opens the check of the server, which looks at once; what it finds is changed here."""
+        from pgtop_tune.tui.parameters.check_dialog import CheckDialog
+
+        if services.checks is not None:
+            dialog = CheckDialog(
+                control=services.checks,
+                client=self._context.client,
+                changes=self.changes,
+                scope=self.panel,
+                session=self._context.live,
+                glyphs=self._context.glyphs,
+            )
+            self._context.app.push_screen(dialog)
+
     def undo(self, services: Services, everything: bool = False) -> None:
         """Undoes the last set of changes, or all of them, after a question."""
-        from pgtop_tune.tui.parameters.undo_dialog import undo_asked
+        from pgtop_tune.tui.parameters.applying import undo_asked
 
         if self.changes is not None:
             work = undo_asked(self._context.app, self.changes, self._context.glyphs, everything=everything)
@@ -152,14 +167,14 @@ class ParameterActions:
 
     def redo(self, services: Services) -> None:
         """Makes again what was undone last."""
-        from pgtop_tune.tui.parameters.undo_dialog import redo_said
+        from pgtop_tune.tui.parameters.applying import redo_said
 
         if self.changes is not None:
             self._context.run_telling(redo_said(self.changes), "undo")
 
     def keep(self, services: Services) -> None:
         """Keeps the set that is pending."""
-        from pgtop_tune.tui.parameters.undo_dialog import keep_said
+        from pgtop_tune.tui.parameters.applying import keep_said
 
         if self.changes is not None:
             self._context.run_telling(keep_said(self.changes), "undo")

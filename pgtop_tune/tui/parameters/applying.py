@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from pgtop_tune.changes.model.change import (
     ChangeState,
     HostChange,
     Proof,
+    Reach,
     ScopeKind,
     Terms,
     WantedParameter,
@@ -23,19 +24,236 @@ from pgtop_tune.changes.model.change import (
 from pgtop_tune.changes.model.change_set import Change, ChangeSet
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.ports import RestartControl
-from pgtop_tune.changes.selection import in_order
-from pgtop_tune.metrics.trip_wires import TripWire
+from pgtop_tune.changes.selection import in_order, last
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.trip_wires import WATCHED, TripWire
 from pgtop_tune.runtime.engine import EngineClient
-from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
-from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.dialogs.prompt import PromptDialog
-from pgtop_tune.tui.parameters.change_words import told
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph, copy
+from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, FormDialog, NumberField, PromptDialog, WordField
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
-from pgtop_tune.tui.parameters.row import SettingRow
-from pgtop_tune.tui.parameters.staged import Conditions, StagedChanges, pending_words
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, wrapped
+from pgtop_tune.tui.parameters.rows import (
+    Circumstances,
+    Conditions,
+    SettingRow,
+    StagedChanges,
+    check_reach,
+    pending_words,
+)
+from pgtop_tune.tui.scene.banners import told
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, labelled, wrapped
+
+# The terms of a change set: scope, deadline, trip wires and reason.
+
+# Trip wires that suit what is seen now: lines to begin with, to be changed by the operator. Pure.
+
+OFF: Final = "off"
+HARM: Final = "harm"
+SLOWER: Final = "slower"
+_TIMES: Final = 3.0
+_MB: Final = 2**20
+_LEAST_ROOM: Final = 2**30
+_BY_NAME: Final = {watched.name: watched for watched in WATCHED}
+
+
+def suggested(kind: str, interval: Interval | None) -> str:
+    """Trip wires as one types them.
+
+    Args:
+        kind: HARM: transactions that fail, a disk that fills, a standby that falls behind. SLOWER: these, and a p99
+            three times as high or a third of the throughput. OFF: none.
+        interval: What is seen now; a number that cannot be said has no wire.
+    """
+    if kind == OFF or interval is None:
+        return ""
+    found = []
+    if kind == SLOWER:
+        p99, tps = _BY_NAME["p99"].value(interval), _BY_NAME["tps"].value(interval)
+        found += [f"p99>{max(p99 * _TIMES, 1.0):.0f}ms"] if p99 else []
+        found += [f"tps<{tps / _TIMES:.0f}"] if tps and tps >= _TIMES else []
+    errors, free, lag = (_BY_NAME[name].value(interval) for name in ("errors", "free", "lag"))
+    # Where transactions fail already, as serializable ones may, more of them is no news.
+    found += ["errors>0"] if errors == 0 else []
+    found += [f"free<{_typed(min(free / 2, _LEAST_ROOM))}"] if free else []
+    found += [f"lag>{_typed(max(lag * _TIMES, _LEAST_ROOM))}"] if lag is not None else []
+    return " ".join(found)
+
+
+def _typed(size_bytes: float) -> str:
+    whole = round(size_bytes / _MB)
+    return f"{whole // 1024}GB" if whole % 1024 == 0 else f"{whole}MB"
+
+
+_NARROWEST: Final = "narrowest"
+_OWN: Final = "own"
+_WIRES: Final = (
+    (HARM, "failed transactions, a full disk, a lagging standby"),
+    (SLOWER, "the same, and p99 or throughput three times as bad as now"),
+    (OFF, "only the deadline"),
+    (_OWN, "as typed below"),
+)
+
+
+class ConditionsDialog(FormDialog[Conditions]):
+    """Returns the terms, None on Escape.
+
+    Args:
+        before: What the form begins with.
+        around: Whose sessions the narrower reaches are about.
+        session: Trip wires are suggested from what it shows.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 100
+
+    def __init__(self, before: Conditions, around: Circumstances, session: Session, glyphs: Glyphs) -> None:
+        super().__init__("terms of a change", glyphs, keys="Enter ok  arrows, Tab choose  Esc back", low=True)
+        self._around = around
+        self._session = session
+        self._reaches = _reaches(before, around)
+        self._reach = ChoiceField("for", tuple((reach or _NARROWEST, words) for reach, _, words in self._reaches))
+        chosen = [(reach, whose) for reach, whose, _ in self._reaches]
+        wanted = (before.reach, before.whose)
+        self._reach.index = chosen.index(wanted) if wanted in chosen else 0
+        self._seconds = NumberField("deadline", "s, then it reverts", empty="confirmed at once")
+        self._seconds.fill(before.keep_within_s)
+        self._kind = ChoiceField("trip wires", _WIRES)
+        self._wires = WordField("wires", "")
+        self._wires.text.replace(before.wires)
+        self._kind.choose(_OWN if before.wires else OFF)
+        self._reason = WordField("reason", "for the journal")
+        self._reason.text.replace(before.reason)
+        fields = (self._reach, self._seconds, self._kind, self._wires, self._reason)
+        self.form = Form(fields, letters_type=True)
+
+    def content(self, cells: int) -> list[Line]:
+        """The form, what a trip wire can be tied to, what was wrong."""
+        names = ", ".join(watched.name for watched in WATCHED)
+        lines = [*self.form.lines(self.glyphs), ()]
+        lines += wrapped(f"trip wires such as p99>50ms tps<1000, on: {names}", cells, "dim")
+        return [*lines, *self.foot(cells)]
+
+    def frames_arrived(self, session: Session) -> None:
+        """What suggestions are made from."""
+        self._session = session
+
+    def on_key(self, event: events.Key) -> None:
+        """Typing, choosing, done."""
+        kind, typed = self._kind.value, self._wires.text.text
+        if event.key == "enter":
+            self._done()
+        elif self.form.press(event.key, event.character):
+            self.say()
+            if self._kind.value != kind and self._kind.value != _OWN:
+                self._wires.text.replace(suggested(self._kind.value, self._session.interval))
+            elif self._wires.text.text != typed:
+                self._kind.choose(_OWN)
+        else:
+            return
+        event.stop()
+        self.repaint()
+
+    def _done(self) -> None:
+        try:
+            reach, whose, _ = self._reaches[self._reach.index]
+            seconds = self._seconds.number(1)
+            wires, reason = self._wires.text.text.strip(), self._reason.text.text.strip()
+            conditions = Conditions(reach=reach, whose=whose, keep_within_s=seconds, wires=wires, reason=reason)
+            conditions.trip_wires()
+            check_reach(conditions, self._around)
+        except PgtopError as problem:
+            self.say(str(problem))
+        else:
+            self.dismiss(conditions)
+
+    def action_close(self) -> None:
+        """Leaves at once: nothing is kept without Enter."""
+        self.dismiss(None)
+
+
+def _reaches(before: Conditions, around: Circumstances) -> list[tuple[Reach | None, str, str]]:
+    """Reach, whose, and both in words: narrowest first; roles and databases are those of connected sessions."""
+    found: list[tuple[Reach | None, str, str]] = [(None, "", "that shows the effect")]
+    if around.can_load:
+        found.append((Reach.LOAD, "", "sessions of the next load; nothing changes on the server"))
+    for reach, own, seen, words in (
+        (Reach.ROLE, around.role or "the role", around.roles, "new sessions of"),
+        (Reach.DATABASE, around.database or "the database", around.databases, "new sessions in"),
+    ):
+        found.append((reach, "", f"{words} {own}"))
+        others = dict.fromkeys((*([before.whose] if before.reach is reach else []), *seen))
+        found += [(reach, name, f"{words} {name}") for name in others if name not in ("", own)]
+    return [*found, (Reach.SYSTEM, "", "all sessions of the server")]
+
+
+# Undo and confirm: the changes concerned, the exact SQL, one key, and the result.
+
+
+async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everything: bool) -> tuple[str, bool]:
+    """Asks, undoes the last set of changes or all of them, and says what came of it. Runs in a worker.
+
+    Returns:
+        One sentence, and whether all is well.
+    """
+    try:
+        in_force = await changes.in_force()
+        if not in_force:
+            return "no change is in force: there is nothing to undo", True
+        wanted = tuple(reversed(in_force if everything else last(in_force)))
+        if not await app.push_screen_wait(await _question(changes, wanted, glyphs)):
+            return "nothing was undone", True
+        if [each.id for each in await changes.in_force()] != [each.id for each in in_force]:
+            return "another user has made a change meanwhile; nothing was undone: look again", False
+        undone = await (changes.undo_all() if everything else changes.undo(wanted))
+    except PgtopError as problem:
+        return str(problem), False
+    return "; ".join(_result(change) for change in undone) or "nothing was undone", True
+
+
+async def redo_said(changes: Changes) -> tuple[str, bool]:
+    """Makes again what was undone last, and says what came of it."""
+    try:
+        made = await changes.redo()
+    except PgtopError as problem:
+        return str(problem), False
+    return "; ".join(f"{told(change)} again" for change in made) or "there is nothing to redo", True
+
+
+async def keep_said(changes: Changes) -> tuple[str, bool]:
+    """Confirms the pending change set, and shows the result."""
+    if changes.pending is None:
+        return "no change is pending confirmation", True
+    try:
+        kept = await changes.keep()
+    except PgtopError as problem:
+        return f"not confirmed: {problem}", False
+    if not kept:
+        return "too late: it has been reverted already", False
+    lossy = any(not isinstance(change, HostChange) and change.loss for change in kept)
+    ends = "; reverts when this program ends: it can lose data" if lossy else ""
+    return f"confirmed: {'; '.join(told(change) for change in kept)}{ends}", True
+
+
+async def _question(changes: Changes, wanted: Sequence[Change], glyphs: Glyphs) -> ConfirmDialog[bool]:
+    said: list[Paragraph] = []
+    for change in wanted:
+        by = f"   (by {change.by})" if change.by and change.id not in {each.id for each in changes.made} else ""
+        said.append(Paragraph(told(change) + by, "strong"))
+        if isinstance(change, HostChange):
+            said.append(Paragraph(f"{change.value_before} into {change.path}"))
+        else:
+            said.append(Paragraph(await changes.statement(change.name, change.auto_conf_before, change.scope)))
+    title = "undo the last change" if len(wanted) == 1 else f"undo {len(wanted)} changes"
+    return ConfirmDialog(title, said, (AnswerKey(("y", "enter"), "undo", True),), glyphs)
+
+
+def _result(change: Change) -> str:
+    if change.state is ChangeState.SUPERSEDED:
+        return f"{change.name}: {change.message}"
+    where = change.path if isinstance(change, HostChange) else "pg_settings"
+    words = f"{change.name} is {change.shown_after} again, read back from {where}"
+    return f"{words} ({change.message})" if change.message else words
+
 
 # The restart dialog: planned changes, checks and command; then the progress of the restart.
 
@@ -86,14 +304,12 @@ class RestartDialog(Dialog[RestartOutcome]):
         self._plan: RestartPlan | None = None
         self._progress: list[str] = []
         self._outcome: RestartOutcome | None = None
-        self._problem = ""
         self._under_way = False
 
     def on_mount(self) -> None:
         """Asks what it would do."""
-        super().on_mount()
         self.set_interval(_LOOK_S, self._look_on)
-        self.run_worker(self._ask(), group="restart")
+        self.work(self._ask(), "checking a restart")
 
     def _look_on(self) -> None:
         """What is done next is told in the engine's thread."""
@@ -101,22 +317,18 @@ class RestartDialog(Dialog[RestartOutcome]):
             self.repaint()
 
     async def _ask(self) -> None:
-        try:
-            self._plan = await self._client.ask(self._restart.plan(self._wanted.parameters))
-        except PgtopError as problem:
-            self._problem = str(problem)
+        plan = await self._client.ask(self._restart.plan(self._wanted.parameters))
+        if self._wanted.parameters or self._wanted.settings or plan.pending:
+            self._plan = plan
         else:
-            nothing = not self._wanted.parameters and not self._wanted.settings and not self._plan.pending
-            self._problem = "no change is pending a restart" if nothing else ""
-            self._plan = None if nothing else self._plan
-        self.repaint()
+            self.say("no change is pending a restart")
 
     def content(self, cells: int) -> list[Line]:
         """The plan, then the progress, then the outcome."""
         self.captions("restart the server", self._keys())
-        lines = [*wrapped(self._problem, cells, "critical")] if self._problem else []
+        lines = self.foot(cells)
         if self._plan is None:
-            return lines or [((f"checking a restart {self.glyphs.ellipsis}", "dim"),)]
+            return lines
         for each in self._wanted.settings:
             for command in self._changes.commands(each.name, each.value, survive=False):
                 lines += wrapped(command, cells, "strong")
@@ -158,8 +370,9 @@ class RestartDialog(Dialog[RestartOutcome]):
         return self._plan is not None and (self._plan.possible or bool(self._wanted.settings))
 
     def _begin(self, *, anyway: bool) -> None:
-        self._under_way, self._problem = True, ""
-        self.run_worker(self._apply(anyway=anyway), group="restart")
+        self._under_way = True
+        self.say()
+        self.work(self._apply(anyway=anyway))
         self.repaint()
 
     async def _apply(self, *, anyway: bool) -> None:
@@ -167,10 +380,8 @@ class RestartDialog(Dialog[RestartOutcome]):
             self._outcome = await self._changes.restart(
                 self._wanted, self._terms, self._restart, self._progress.append, anyway=anyway
             )
-        except PgtopError as problem:
-            self._problem = str(problem)
-        self._under_way = False
-        self.repaint()
+        finally:
+            self._under_way = False
 
     def action_close(self) -> None:
         """Not in the middle of a restart of ours."""
@@ -229,6 +440,29 @@ class Came(Struct, frozen=True):
     words: str
     style: str
     done: tuple[str, ...] = ()
+
+
+class ChangingDialog(Dialog[None]):
+    """A dialog in which parameters are changed: one act at a time, and its result at the foot."""
+
+    def begin(self, doing: str, work: Coroutine[Any, Any, Came | tuple[str, bool]]) -> None:
+        """Act, unless something is being done; what comes of it is a sentence and whether all is well, or more."""
+        if self.busy:
+            work.close()
+        else:
+            self.work(self._settled(work), doing, "act")
+
+    async def _settled(self, work: Coroutine[Any, Any, Came | tuple[str, bool]]) -> None:
+        came = await work
+        if isinstance(came, tuple):
+            came = Came(came[0], "good" if came[1] else "critical")
+        self.busy = ""
+        self.say(came.words, came.style)
+        self.settled(came.done)
+
+    def settled(self, done: Sequence[str]) -> None:
+        """Called after an act, with the names of parameters that are as wanted now."""
+        raise NotImplementedError
 
 
 class Applying:

@@ -29,8 +29,8 @@ from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.engine import EngineClient
-from pgtop_tune.tui.parameters.change_words import brought, told
-from pgtop_tune.tui.parameters.staged import Conditions
+from pgtop_tune.tui.parameters.rows import Conditions
+from pgtop_tune.tui.scene.banners import brought, told
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.facts import MachineLook
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.ports import ChangeControl, MachineControl
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter
-    from pgtop_tune.tui.parameters.row import SettingRow
+    from pgtop_tune.tui.parameters.rows import SettingRow
 
 
 RELOAD: Final = "SELECT pg_reload_conf();"
@@ -149,6 +149,15 @@ class Changes:
     def commands(self, name: str, value: str, *, survive: bool = True) -> tuple[str, ...]:
         """Commands for a shell of root that change a setting of the machine, now and, to survive, for the next boot."""
         return () if self._machine is None else self._machine.commands(name, value, survive=survive)
+
+    def commands_now(self, rows: Sequence[SettingRow]) -> tuple[str, ...]:
+        """What a shell of root would run to change what is staged of the machine, until the next boot."""
+        return tuple(
+            command
+            for row in rows
+            if row.staged is not None and row.staged.value is not None
+            for command in self.commands(row.name, row.staged.value)[:1]
+        )
 
     async def apply(
         self,

@@ -19,143 +19,46 @@ from pgtop_tune.metrics.durability import WINDOW, lost_in_a_crash
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.choice import Choice, ChoiceDialog
-from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.pages.row_details import DetailsDialog
-from pgtop_tune.tui.parameters.applying import Applying, Came
+from pgtop_tune.tui.dialogs.dialog import DetailsDialog, copy
+from pgtop_tune.tui.dialogs.entry import Choice, ChoiceDialog
+from pgtop_tune.tui.parameters.applying import (
+    HARM,
+    Applying,
+    ChangingDialog,
+    ConditionsDialog,
+    keep_said,
+    redo_said,
+    suggested,
+    undo_asked,
+)
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
-from pgtop_tune.tui.parameters.conditions_dialog import HARM, ConditionsDialog, suggested
-from pgtop_tune.tui.parameters.drawing import choice_remark, details_lines, list_lines, word_lines
-from pgtop_tune.tui.parameters.gathering import advised_anew, machine_rows, parameter_rows, server_facts
-from pgtop_tune.tui.parameters.pending_line import pending_line
-from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, Staged, words_of
-from pgtop_tune.tui.parameters.staged import (
+from pgtop_tune.tui.parameters.drawing import (
+    advised_anew,
+    choice_remark,
+    details_lines,
+    list_lines,
+    machine_rows,
+    parameter_rows,
+    server_facts,
+    word_lines,
+)
+from pgtop_tune.tui.parameters.rows import (
     Circumstances,
     Conditions,
+    SettingRow,
+    SettingTable,
+    Staged,
     StagedChanges,
     circumstances,
     figures_line,
     fits,
     set_lines,
     staged_changes,
+    words_of,
 )
-from pgtop_tune.tui.parameters.undo_dialog import keep_said, redo_said, undo_asked
-from pgtop_tune.tui.scene.scene import danger_line
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, wrapped
+from pgtop_tune.tui.scene.banners import danger_line, pending_line
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.text_field import TextField
-
-# Values in the list of parameters: typed, chosen from a list, stepped, or taken from the advice; and the filter.
-
-
-class ValueEntryDialog(Dialog[None]):
-    """A dialog with a table of settings whose values are entered.
-
-    Args:
-        title: On the upper edge.
-        glyphs: What it is drawn with.
-        keys: On the lower edge.
-        table: The settings.
-    """
-
-    def __init__(self, title: str, glyphs: Glyphs, keys: str, table: SettingTable) -> None:
-        super().__init__(title, glyphs, keys=keys, low=True)
-        self._table = table
-        self._said: tuple[str, str] = ("", PLAIN)
-
-    def _staged_anew(self) -> None:
-        """Something else may be staged now."""
-        raise NotImplementedError
-
-    def _typing(self, typed: TextField, event: events.Key) -> Callable[[], None] | None:
-        """Every key but those that close belongs to the value or the filter being typed."""
-        if event.key in ("escape", "ctrl+c"):
-            return None
-        if event.key != "enter":
-            return partial(self._type, typed, event)
-        if self._table.editing is not None:
-            return self._value_typed
-        return self._filter_typed
-
-    def _value_typed(self) -> None:
-        """Stages the value if the server may take it."""
-        self._said = ("", PLAIN)
-        try:
-            self._table.end_edit(keep=True)
-        except PgtopError as problem:
-            self._said = (str(problem), "critical")
-
-    def _edit(self) -> None:
-        """Types a value, or chooses it from a list where there are few."""
-        row = self._table.selected
-        words = () if row is None else words_of(row)
-        if row is None or not words:
-            self._table.edit()
-            return
-
-        def chosen(word: str | None) -> None:
-            if word is not None:
-                self._said = ("", PLAIN)
-                self._table.stage(Staged(word))
-            self._staged_anew()
-
-        staged = row.staged.value if row.staged is not None else None
-        choices = [Choice(word, *choice_remark(row, word)) for word in words]
-        dialog = ChoiceDialog(row.name, choices, staged or row.parameter.setting, self.glyphs)
-        self.app.push_screen(dialog, chosen)
-
-    def _type(self, typed: TextField, event: events.Key) -> None:
-        typed.press(event.key, event.character)
-        if typed is self._table.filtering:
-            self._table.narrow(typed.text)
-
-    def _filter(self) -> None:
-        self._table.filtering = TextField(self._table.filter)
-
-    def _filter_typed(self) -> None:
-        self._table.filtering = None
-
-    def on_paste(self, event: events.Paste) -> None:
-        """A value from the terminal's clipboard."""
-        event.stop()
-        typed = self._table.editing or self._table.filtering
-        if typed is not None:
-            typed.insert(event.text)
-            if typed is self._table.filtering:
-                self._table.narrow(typed.text)
-            self.repaint()
-
-    def action_close(self) -> None:
-        """While typing it only ends the typing; then it takes the filter away; then it leaves."""
-        table = self._table
-        if table.editing is not None:
-            table.end_edit(keep=False)
-        elif table.filtering is not None or table.filter:
-            table.filtering = None
-            table.narrow("")
-        else:
-            self.dismiss(None)
-            return
-        self.repaint()
-
-    def _step(self, direction: int) -> None:
-        self._said = ("", PLAIN)
-        try:
-            self._table.step(direction)
-        except PgtopError as problem:
-            self._said = (str(problem), "critical")
-
-    def _take_advice(self) -> None:
-        row = self._table.selected
-        if row is not None and row.advised:
-            self._table.stage(Staged(row.advised))
-        elif row is not None:
-            words = (
-                "already has the advised value" if row.advice is not None and row.advice.value else "no advised value"
-            )
-            self._said = (f"{row.name}: {words}; ? shows details", "warning")
-
 
 # The risk of a staged value, a loss in numbers of now, and whether it is locked. Pure.
 
@@ -224,12 +127,11 @@ _ROWS_FIRST: Final = 12
 _TALL: Final = 34
 """From so many rows on a third of the dashboard stays in view."""
 _ROOMY_ROWS: Final = 24
-_ASKING: Final = "asking the server"
 _ADVICE_EVERY: Final = 10
 """Frames between two looks at what advice is derived from."""
 
 
-class ParameterDialog(ValueEntryDialog):
+class ParameterDialog(ChangingDialog):
     """Stays open until Escape.
 
     Args:
@@ -250,7 +152,8 @@ class ParameterDialog(ValueEntryDialog):
         glyphs: Glyphs,
         wanted: ParameterAdvice | None = None,
     ) -> None:
-        super().__init__("parameters", glyphs, _KEYS, SettingTable(scope.staged))
+        super().__init__("parameters", glyphs, keys=_KEYS, low=True)
+        self._table = SettingTable(scope.staged)
         self._wanted = wanted
         self._changes = changes
         self._scope = scope
@@ -263,16 +166,14 @@ class ParameterDialog(ValueEntryDialog):
         self._set = StagedChanges()
         self._eager: StagedChanges | None = None
         self._sql: tuple[StagedChanges, tuple[str, ...]] = (StagedChanges(), ())
-        self._busy = _ASKING
         self._tells_pending = False
 
     def on_mount(self) -> None:
         """Asks for the present values."""
-        super().on_mount()
         if self._scope.conditions is None:
             self._scope.conditions = Conditions(wires=suggested(HARM, self._session.interval))
         self._sample = self._seen()
-        self.run_worker(self._refresh_values(), group="parameters")
+        self.work(self._refresh_values(), "asking the server")
 
     def narrow(self, name: str) -> None:
         """Shows only parameters with that text."""
@@ -292,19 +193,13 @@ class ParameterDialog(ValueEntryDialog):
 
     async def _refresh_values(self) -> None:
         names = tuple(knob.name for knob in self._scope.knobs)
-        try:
-            parameters, in_force = await self._changes.list(names), await self._changes.in_force()
-            machine = await self._changes.settings()
-        except PgtopError as problem:
-            self._said = (str(problem), "critical")
-        else:
-            rows = parameter_rows(self._scope.knobs, parameters, in_force, self._scope.next_load)
-            rows += [] if isinstance(machine, Unavailable) else machine_rows(machine, in_force)
-            self._machine = machine
-            self._table.load(self._advised(rows))
-            self._stage_wanted()
-        if self._busy == _ASKING:
-            self._busy = ""
+        parameters, in_force = await self._changes.list(names), await self._changes.in_force()
+        machine = await self._changes.settings()
+        rows = parameter_rows(self._scope.knobs, parameters, in_force, self._scope.next_load)
+        rows += [] if isinstance(machine, Unavailable) else machine_rows(machine, in_force)
+        self._machine = machine
+        self._table.load(self._advised(rows))
+        self._stage_wanted()
         self._staged_anew()
 
     def _stage_wanted(self) -> None:
@@ -317,7 +212,7 @@ class ParameterDialog(ValueEntryDialog):
         if row.staged is None:
             staged = row.towards(wanted.direction)
             self._table.stage(staged)
-            self._said = ("", PLAIN) if staged else (f"{row.name}: no value is advised; Enter types one", "warning")
+            self.say("" if staged else f"{row.name}: no value is advised; Enter types one", "warning")
 
     def content(self, cells: int) -> list[Line]:
         """The list, words on the selected row, the exact SQL, what came of the last change, figures."""
@@ -329,10 +224,7 @@ class ParameterDialog(ValueEntryDialog):
         pending = self._changes.pending
         if pending is not None:
             below.append(pending_line(pending, time.time_ns() // 1_000_000, cells, self.glyphs))
-        below += wrapped(self._said[0], cells, self._said[1])[:4]
-        if self._busy and self.is_current:
-            below.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
-        below.append(figures_line(self._session))
+        below += [*self.foot(cells, 4), figures_line(self._session)]
         most = max(total - len(below) - _ROWS_FIRST, 2)
         words = word_lines(self._table.selected, cells, self.glyphs, most, self._lost(self._table.selected))
         room = max(total - len(below) - len(words) - 1, _LEAST_ROWS)
@@ -376,8 +268,9 @@ class ParameterDialog(ValueEntryDialog):
         self._frames += 1
         if self._tells_pending and self._changes.pending is None:
             # The set was reverted: its values are in force no more.
-            self._said, self._tells_pending = ("", PLAIN), False
-        if self._seen() is not self._sample and not self._busy:
+            self._tells_pending = False
+            self.say()
+        if self._seen() is not self._sample and not self.busy:
             self._sample = self._seen()
             self._refresh()
         elif self._frames % _ADVICE_EVERY == 0:
@@ -426,11 +319,99 @@ class ParameterDialog(ValueEntryDialog):
             "y": self._copy,
             "a": self._apply_asked,
             "A": self._restart_asked,
-            "Y": lambda: self._act("keeping", keep_said(self._changes)),
-            "u": lambda: self._act("undoing", self._undone(everything=False)),
-            "U": lambda: self._act("undoing", self._undone(everything=True)),
-            "ctrl+r": lambda: self._act("applying again", redo_said(self._changes)),
+            "Y": lambda: self.begin("keeping", keep_said(self._changes)),
+            "u": lambda: self.begin("undoing", self._undone(everything=False)),
+            "U": lambda: self.begin("undoing", self._undone(everything=True)),
+            "ctrl+r": lambda: self.begin("applying again", redo_said(self._changes)),
         }  # fmt: skip
+
+    def _typing(self, typed: TextField, event: events.Key) -> Callable[[], None] | None:
+        """Every key but those that close belongs to the value or the filter being typed."""
+        if event.key in ("escape", "ctrl+c"):
+            return None
+        if event.key != "enter":
+            return partial(self._type, typed, event)
+        if self._table.editing is not None:
+            return self._value_typed
+        return self._filter_typed
+
+    def _value_typed(self) -> None:
+        """Stages the value if the server may take it."""
+        self.say()
+        try:
+            self._table.end_edit(keep=True)
+        except PgtopError as problem:
+            self.say(str(problem))
+
+    def _edit(self) -> None:
+        """Types a value, or chooses it from a list where there are few."""
+        row = self._table.selected
+        words = () if row is None else words_of(row)
+        if row is None or not words:
+            self._table.edit()
+            return
+
+        def chosen(word: str | None) -> None:
+            if word is not None:
+                self.say()
+                self._table.stage(Staged(word))
+            self._staged_anew()
+
+        staged = row.staged.value if row.staged is not None else None
+        choices = [Choice(word, *choice_remark(row, word)) for word in words]
+        dialog = ChoiceDialog(row.name, choices, staged or row.parameter.setting, self.glyphs)
+        self.app.push_screen(dialog, chosen)
+
+    def _type(self, typed: TextField, event: events.Key) -> None:
+        typed.press(event.key, event.character)
+        if typed is self._table.filtering:
+            self._table.narrow(typed.text)
+
+    def _filter(self) -> None:
+        self._table.filtering = TextField(self._table.filter)
+
+    def _filter_typed(self) -> None:
+        self._table.filtering = None
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A value from the terminal's clipboard."""
+        event.stop()
+        typed = self._table.editing or self._table.filtering
+        if typed is not None:
+            typed.insert(event.text)
+            if typed is self._table.filtering:
+                self._table.narrow(typed.text)
+            self.repaint()
+
+    def action_close(self) -> None:
+        """While typing it only ends the typing; then it takes the filter away; then it leaves."""
+        table = self._table
+        if table.editing is not None:
+            table.end_edit(keep=False)
+        elif table.filtering is not None or table.filter:
+            table.filtering = None
+            table.narrow("")
+        else:
+            self.dismiss(None)
+            return
+        self.repaint()
+
+    def _step(self, direction: int) -> None:
+        self.say()
+        try:
+            self._table.step(direction)
+        except PgtopError as problem:
+            self.say(str(problem))
+
+    def _take_advice(self) -> None:
+        row = self._table.selected
+        if row is not None and row.advised:
+            self._table.stage(Staged(row.advised))
+        elif row is not None:
+            words = (
+                "already has the advised value" if row.advice is not None and row.advice.value else "no advised value"
+            )
+            self.say(f"{row.name}: {words}; ? shows details", "warning")
 
     def _undone(self, *, everything: bool) -> Coroutine[Any, Any, tuple[str, bool]]:
         return undo_asked(self.app, self._changes, self.glyphs, everything=everything)
@@ -459,7 +440,7 @@ class ParameterDialog(ValueEntryDialog):
     def _copy(self) -> None:
         sql = self._sql_shown
         if sql:
-            self._said = (copy(self.app, "\n".join(sql), "the SQL is in your terminal's clipboard"), PLAIN)
+            self.say(copy(self.app, "\n".join(sql), "the SQL is in your terminal's clipboard"), PLAIN)
 
     def _staged_anew(self) -> None:
         """What is staged as a set; its SQL is composed where it is another one."""
@@ -468,80 +449,47 @@ class ParameterDialog(ValueEntryDialog):
         if wanted != self._set:
             self._set = wanted
         if self._sql_shown is None:
-            self.run_worker(self._ask_sql(self._set), group="sql", exclusive=True)
+            self.work(self._ask_sql(self._set), group="sql")
         self.repaint()
 
     async def _ask_sql(self, wanted: StagedChanges) -> None:
-        try:
-            sql = await self._changes.statements(wanted.live) if wanted.live else ()
-            of_machine = [
-                command
-                for row in wanted.machine
-                if row.staged is not None and row.staged.value is not None
-                for command in self._changes.commands(row.name, row.staged.value)[:1]
-            ]
-            self._sql = (wanted, (*of_machine, *sql))
-            if self._eager is wanted and wanted is self._set:
-                self._apply_asked(shown=False)
-        except PgtopError as problem:
-            self._said = (str(problem), "critical")
-        self.repaint()
+        sql = await self._changes.statements(wanted.live) if wanted.live else ()
+        self._sql = (wanted, (*self._changes.commands_now(wanted.machine), *sql))
+        if self._eager is wanted and wanted is self._set:
+            self._apply_asked(shown=False)
 
     def _apply_asked(self, *, shown: bool = True) -> None:
         """Applies what is staged; what its SQL has not been shown for yet, once that is composed and agreed to."""
         sql, wanted = self._sql_shown, self._set
-        if self._busy:
+        if self.busy:
             return
         if not self._table.staged:
-            self._said = ("no staged changes: step with + or -, or type a value with Enter", "warning")
+            self.say("no staged changes: step with + or -, or type a value with Enter", "warning")
         elif (wanted.live or wanted.machine) and sql is None:
             self._eager = wanted
         elif (wanted.live or wanted.machine) and sql is not None:
             self._eager = None
-            self._busy = "applying"
             lost = [f"{row.name} = {row.staged} {self._lost(row)}" for row in self._table.staged if self._lost(row)]
             work = self._applying.apply(self._table.staged, wanted, sql, shown=shown and self._all_in_view, lost=lost)
-            self.run_worker(self._settled(work), group="parameters")
+            self.begin("applying", work)
         elif wanted.next_load:
-            self._busy = "applying"
-            self.run_worker(self._settled(self._applying.next_load(self._table.staged, wanted)), group="parameters")
+            self.begin("applying", self._applying.next_load(self._table.staged, wanted))
         elif wanted.restart:
-            self._said = ("the staged changes need a restart: A checks one", "warning")
+            self.say("the staged changes need a restart: A checks one", "warning")
 
     def _restart_asked(self) -> None:
         """One restart for everything that is staged for the whole server, and for what waits already."""
-        if not self._busy:
-            self._busy = "restarting"
-            self.run_worker(self._settled(self._applying.restart(self._table.staged, self._set)), group="parameters")
+        self.begin("restarting", self._applying.restart(self._table.staged, self._set))
 
     @property
     def _applying(self) -> Applying:
         return Applying(self.app, self._changes, self._scope, self.glyphs)
 
-    async def _settled(self, work: Coroutine[Any, Any, Came]) -> None:
-        came = await work
-        self._said = (came.words, came.style)
+    def settled(self, done: Sequence[str]) -> None:
+        """See `ChangingDialog.settled`."""
         self._tells_pending = self._changes.pending is not None
-        self._table.forget(came.done)
-        self._over()
-
-    def _act(self, doing: str, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
-        if self._busy:
-            work.close()
-            return
-        self._busy = doing
-        self.run_worker(self._acted(work), group="parameters")
-
-    async def _acted(self, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:
-        words, well = await work
-        self._said, self._tells_pending = (words, "good" if well else "critical"), False
-        self._over()
-
-    def _over(self) -> None:
-        """An act has ended: the next may begin before the list is fresh."""
-        self._busy = ""
+        self._table.forget(done)
         self._refresh()
-        self.repaint()
 
     def _refresh(self) -> None:
-        self.run_worker(self._refresh_values(), group="values", exclusive=True)
+        self.work(self._refresh_values(), group="values")

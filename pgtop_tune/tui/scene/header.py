@@ -16,12 +16,56 @@ from pgtop_tune.metrics.own_cost import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import NEWEST_MAJOR, ServerFacts, newer_than_known
-from pgtop_tune.runtime.load_control import LoadState
+from pgtop_tune.runtime.load_control import (
+    LoadState,
+    MakingProgress,
+)
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span, fit, width
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, fit, width, wrap
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, padded, value_of
+
+# The newest message to the operator: its lines above the footer, or on the lower edge of a dialog. Pure.
+
+_MOST_LINES: Final = 3
+_STYLES: Final = {"information": "strong", "warning": "warning", "error": "critical"}
+_LONGEST: Final = 2_000
+
+
+class ShownMessage(Struct, frozen=True):
+    """A message as it is shown.
+
+    Attributes:
+        text: One or two sentences; may be foreign.
+        severity: information, warning or error.
+    """
+
+    text: str
+    severity: str
+
+    @property
+    def style(self) -> str:
+        """Of its words."""
+        return _STYLES[self.severity]
+
+    @property
+    def line(self) -> str:
+        """On one line: a problem's hint, which has a line of its own in a terminal, follows a semicolon."""
+        return one_line("; ".join(self.text.splitlines()), _LONGEST)
+
+
+def message_lines(message: ShownMessage, width: int, glyphs: Glyphs) -> list[Line]:
+    """One line; up to three where its words need them."""
+    sign = glyphs.bullet if message.severity == "information" else glyphs.warning
+    room = max(width - 4, 8)
+    rows = wrap(message.line, room)
+    if len(rows) > _MOST_LINES:
+        rows = [*rows[: _MOST_LINES - 1], rows[_MOST_LINES - 1][: room - 1] + glyphs.ellipsis]
+    return [
+        ((f" {' ' if number else sign} ", message.style), (row, message.style), (" ", PLAIN))
+        for number, row in enumerate(rows)
+    ]
+
 
 _NARROW: Final = 100
 _APART: Final = ("  ", PLAIN)
@@ -102,9 +146,8 @@ def _going_on(load: LoadState | None) -> list[Phrase]:
         return []
     if load.doing == "steps":
         return [Phrase(((load.title, "warning"),), 0, ((load.title.partition(":")[0], "warning"),))]
-    from pgtop_tune.tui.load.data_set_dialog import short_words
 
-    far = short_words(load.making)
+    far = making_words(load.making)
     share = far.partition(",")[0]
     return [Phrase(((f"making {load.title}: {far}", "warning"),), 0, ((f"making: {share}", "warning"),))]
 
@@ -264,3 +307,11 @@ def _counted(pages: PageNames) -> Line:
     keys = [key for key, _ in pages.names]
     last = keys[-1] if keys[-1] > keys[0] else f"{keys[-2]},{keys[-1]}"
     return (f"{keys[0]}-{last}", "key"), (f" {here}", "title")
+
+
+def making_words(progress: MakingProgress | None) -> str:
+    """How far, in a few cells: "45 %, 20 s left"; "" where nobody says."""
+    if progress is None or not progress.total:
+        return "" if progress is None else progress.step
+    left = "" if progress.remaining_s is None else f", {lasting(progress.remaining_s)} left"
+    return f"{min(progress.done / progress.total, 1.0):.0%}{left}"

@@ -14,25 +14,26 @@ from textual.errors import NoWidget
 from textual.message import Message
 from textual.screen import Screen
 
-from pgtop_tune.metrics.durability import at_risk
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
-from pgtop_tune.tui.actions import ACTIONS, Action, key_name, keys_of
-from pgtop_tune.tui.compare.marks_line import began_ms, marks_line
-from pgtop_tune.tui.findings.line import finding_line
-from pgtop_tune.tui.pages.registry import NAMES, POOLERS_KEY
-from pgtop_tune.tui.pages.row_details import RowKey
-from pgtop_tune.tui.parameters.pending_line import pending_line
-from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames
-from pgtop_tune.tui.scene.message_line import ShownMessage, message_lines
-from pgtop_tune.tui.scene.mouse import LEAST_DRAG, WHEEL_ROWS, MomentChosen, WindowDragged, key_at
+from pgtop_tune.tui.actions import ACTIONS, NAMES, POOLERS_KEY, Action, key_name, keys_of
+from pgtop_tune.tui.dialogs.dialog import RowKey
+from pgtop_tune.tui.scene.banners import (
+    began_ms,
+    danger_line,
+    experiment_line,
+    finding_line,
+    marks_line,
+    pending_line,
+    switched_danger,
+    transport_line,
+)
+from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames, ShownMessage, message_lines
 from pgtop_tune.tui.terminal.textual_private import driver_of, one_update, regions_in_view
 from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
-from pgtop_tune.tui.time_travel.transport_line import transport_line
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line, clip, fit
+from pgtop_tune.tui.widgets.lines import Glyphs, Line, fit, text_of, text_width
 from pgtop_tune.tui.widgets.text_field import TextField
 
 if TYPE_CHECKING:
@@ -44,6 +45,75 @@ if TYPE_CHECKING:
     from pgtop_tune.runtime.experiment_control import ExperimentState
     from pgtop_tune.runtime.load_control import LoadState
     from pgtop_tune.runtime.ports import RecordingState, TransportState
+
+# What a place on the screen means to the mouse, read off the lines as they are drawn. Pure.
+
+WHEEL_ROWS: Final = 3
+"""Rows of a table that a step of the wheel moves."""
+LEAST_DRAG: Final = 2
+"""Columns from which on a drag marks a window; less is a click."""
+
+
+class MomentChosen(Message):
+    """A click in a chart.
+
+    Attributes:
+        at_s: On the session's clock.
+    """
+
+    def __init__(self, at_s: float) -> None:
+        super().__init__()
+        self.at_s = at_s
+
+
+class WindowDragged(Message):
+    """A drag through a chart.
+
+    Attributes:
+        since_s, until_s: On the session's clock, the earlier one first.
+    """
+
+    def __init__(self, since_s: float, until_s: float) -> None:
+        super().__init__()
+        self.since_s, self.until_s = min(since_s, until_s), max(since_s, until_s)
+
+
+def key_at(line: Line, x: int) -> str:
+    """The key, as people write it, that stands in a cell with the words behind it; "" for none.
+
+    Args:
+        line: Spans of the style "key" are keys; blanks of two cells or more end their words.
+        x: Cell, from 0.
+    """
+    key, at = "", 0
+    for text, style in line:
+        if style == "key":
+            key = text.strip().strip("[]()")
+        elif not text.strip():
+            key = ""
+        at += text_width(text)
+        if x < at:
+            return key
+    return ""
+
+
+def word_at(line: Line, x: int) -> str:
+    """The word that stands in a cell; "" where that is blank."""
+    text = text_of(line)
+    if not 0 <= x < len(text) or text[x] == " ":
+        return ""
+    return text[text.rfind(" ", 0, x) + 1 :].partition(" ")[0]
+
+
+def span_at(line: Line, x: int) -> str:
+    """The span that a cell belongs to, without blanks around it."""
+    at = 0
+    for text, _ in line:
+        at += text_width(text)
+        if x < at:
+            return text.strip()
+    return ""
+
 
 # Pictures of a screen of canvases straight to the terminal, past Textual's compositor.
 
@@ -151,21 +221,6 @@ class MouseScreen(Screen[None]):
 # A banner over the screen while a value is in force that can lose data: read off the frames, so a replay has it.
 
 
-def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
-    """One line of exactly so many cells; None when nothing is at risk.
-
-    Args:
-        session: What is shown.
-        cells: Width.
-        glyphs: Characters.
-    """
-    found = () if session.interval is None else session.interval.once(at_risk)
-    if not found:
-        return None
-    words = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in found)
-    return ((clip(f" {glyphs.warning} {words}".replace("×", glyphs.times), cells), "danger"),)
-
-
 FINDING: Final = "finding"
 """The line under the header of every screen."""
 TRANSPORT: Final = "transport"
@@ -253,7 +308,7 @@ class SceneScreen(MouseScreen):
         self._filtering: TextField | None = None
         self._arranged: Set[str] = frozenset()
         self._canvases = {name: LineCanvas(glyphs, id=name) for name in self.STACK}
-        self._findings_key = self._key_of("findings")
+        self._shown_keys = {action.id: key_name(keys_of(action, keymap)[0]) for action in actions}
         self._painting = False
         self._stands = False
         self._last_pane = ("", 0)
@@ -345,46 +400,29 @@ class SceneScreen(MouseScreen):
     @property
     def _extra(self) -> dict[str, Line]:
         """The lines of `ABOVE` and `BELOW` that are there now."""
-        scene, width = self._scene, self.app.size.width
-        found = {
-            FINDING: finding_line(scene.diagnosis, width, self._glyphs, self._findings_key),
-            "danger": danger_line(scene.session, width, self._glyphs) or self._switched_danger(width),
-            TRANSPORT: None if scene.transport is None else self._transport_line(scene.transport, width),
-            PENDING: None if scene.pending is None else self._pending_line(scene.pending, width),
-            EXPERIMENT: None if scene.experiment is None else self._experiment_line(scene.experiment, width),
-            MARKS: self._marks_line(scene.marks, width) if scene.marks else None,
-        }
-        return {name: line for name, line in found.items() if line is not None}
+        scene, glyphs, width = self._scene, self._glyphs, self.app.size.width
+        key = self._key_of
+        lines = {FINDING: finding_line(scene.diagnosis, width, glyphs, key("findings"))}
+        danger = danger_line(scene.session, width, glyphs)
+        if scene.experiment is not None:
+            danger = danger or switched_danger(scene.experiment, width, glyphs)
+            lines[EXPERIMENT] = experiment_line(scene.experiment, width, glyphs, key("experiment"), key("keep"))
+        if danger is not None:
+            lines["danger"] = danger
+        if scene.transport is not None:
+            now = scene.session.now
+            lines[TRANSPORT] = transport_line(scene.transport, width, glyphs, None if now is None else now.taken_at_ms)
+        if scene.pending is not None:
+            now_ms = time.time_ns() // 1_000_000
+            lines[PENDING] = pending_line(scene.pending, now_ms, width, glyphs, key("keep"), key("undo"))
+        if scene.marks:
+            began, keys = began_ms(scene.session), (key("mark-begin"), key("mark-end"), key("brush"))
+            lines[MARKS] = marks_line(scene.marks, width, glyphs, began, *keys)
+        return lines
 
     def _key_of(self, action: str) -> str:
-        return next((key_name(keys_of(each, self._keymap)[0]) for each in self._actions if each.id == action), "")
-
-    def _switched_danger(self, width: int) -> Line | None:
-        if self._scene.experiment is None:
-            return None
-        from pgtop_tune.tui.experiment.line import switched_danger
-
-        return switched_danger(self._scene.experiment, width, self._glyphs)
-
-    def _transport_line(self, state: TransportState, width: int) -> Line:
-        now = self._scene.session.now
-        return transport_line(state, width, self._glyphs, None if now is None else now.taken_at_ms)
-
-    def _pending_line(self, pending: Pending, width: int) -> Line:
-        keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
-        now_ms = time.time_ns() // 1_000_000
-        return pending_line(pending, now_ms, width, self._glyphs, keys.get("keep", ""), keys.get("undo", ""))
-
-    def _experiment_line(self, state: ExperimentState, width: int) -> Line:
-        from pgtop_tune.tui.experiment.line import experiment_line
-
-        keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
-        return experiment_line(state, width, self._glyphs, keys.get("experiment", ""), keys.get("keep", ""))
-
-    def _marks_line(self, marks: Marks, width: int) -> Line:
-        keys = {action.id: key_name(keys_of(action, self._keymap)[0]) for action in self._actions}
-        begin, end, table = (keys.get(each, "") for each in ("mark-begin", "mark-end", "brush"))
-        return marks_line(marks, width, self._glyphs, began_ms(self._scene.session), begin, end, table)
+        """The key of an action, as people write it; "" where there is none."""
+        return self._shown_keys.get(action, "")
 
     def heights(self, width: int, height: int) -> dict[str, int]:
         """Rows of each canvas on a screen of that size."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
 import os
 import re
 import selectors
 import signal
+import termios
 import time
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
@@ -21,6 +23,7 @@ from pgtop_tune.tui.terminal.line_diff import ScreenDiff, StyledText
 from pgtop_tune.tui.terminal.textual_private import (
     JobControlDriver,
     announce_resume,
+    drop_queued_output,
     end_parsing,
     key_parser,
     key_reader,
@@ -149,6 +152,13 @@ class ThriftyDriver(JobControlDriver):
     def forget(self) -> None:
         """Somebody else may have written to the terminal: the next repaint writes everything."""
         self._unknown = True
+
+    def discard_output(self) -> None:
+        """Empties queue and buffer of a stalled terminal, so that whoever waits to write goes on. From any thread."""
+        drop_queued_output(self)
+        with contextlib.suppress(OSError, termios.error):
+            termios.tcflow(self.fileno, termios.TCOON)
+            termios.tcflush(self.fileno, termios.TCOFLUSH)
 
     def write(self, data: str) -> None:
         """Writes what is left of `data` when the picture on the terminal is known."""

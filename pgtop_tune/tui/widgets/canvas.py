@@ -17,8 +17,7 @@ from textual.widget import Widget
 
 from pgtop_tune.base.safe_text import printable
 from pgtop_tune.tui.palette import PaletteTheme
-from pgtop_tune.tui.widgets.glyphs import UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import ELSE, FILLED, ON, PLAIN, SHADE, SHADES, Line, text_width
+from pgtop_tune.tui.widgets.lines import ELSE, FILLED, ON, PLAIN, SHADE, SHADES, UNICODE, Glyphs, Line, text_width
 
 _GROUNDS: Final = {True: ColorTriplet(0, 0, 0), False: ColorTriplet(255, 255, 255)}
 """What shades fade to, in dark themes and in light ones: nobody knows the terminal's own ground."""

@@ -1,53 +1,39 @@
-"""Curves as lines: braille dots, a zero-based scale, gaps for what is not known, and a tape of events below.
+"""Filled charts: areas behind each other, curves over them, labelled gridlines, gaps for what is not known.
 
-The window of a chart stands still and fills from the left; when it is full it moves on by a sixteenth, or some
-columns. So most ticks change one column, and little of the chart is empty.
+A column is one cell wide and drawn in eighths of a cell, so that a chart which moves on changes little but its edge.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from statistics import median_low
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+from math import isfinite
 from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.runtime.column_means import PAUSE, ColumnMeans, usual_s
 from pgtop_tune.runtime.history import SeriesPoint
-from pgtop_tune.tui.widgets.gauges import fold_to_largest
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, Span
+from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, SHADES, Glyphs, Line, Span, fold_to_largest, on, shaded
+
+# What every chart has: a window that stands still and moves on in steps, a zero-based scale, marks, arms, and sparks.
+#
+# The window fills from the left; when it is full it moves on by a sixteenth, or some columns. So most ticks change
+# one
+# column, and little of the chart is empty.
 
 GUTTER: Final = 7
 """Cells left of the first column: a label, a blank, the axis."""
 LABEL: Final = GUTTER - 2
 """Cells of a label."""
 _NICE: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-_BRAILLE_BITS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-_HALVES: Final = " '.:"
 _STEPS: Final = 16
 """A full window moves on by so small a part of itself,"""
 _FEWEST: Final = 6
 """and by so many columns at least, up to a quarter: each time all of it is drawn anew."""
 _NEXT_TO_ZERO: Final = 1e-9
 """Below this a scale would magnify rounding errors."""
-_PAUSE: Final = 4.0
-"""Points further apart than so many usual distances are not joined by a line."""
-
-
-class ChartSeries(Struct, frozen=True):
-    """One curve.
-
-    Attributes:
-        points: Oldest first, on the session's clock; a value of None is a gap.
-        style: A name of `STYLES`.
-        dim: A baseline overlay: drawn in the style "dim" under all others.
-    """
-
-    points: Sequence[SeriesPoint]
-    style: str
-    dim: bool = False
 
 
 class ChartMark(Struct, frozen=True):
@@ -109,83 +95,6 @@ def nice_ceiling(value: float) -> float:
     return next((step * power for step in _NICE if step * power >= value * (1 - 1e-9)), 10.0 * power)
 
 
-def chart_lines(
-    series: Sequence[ChartSeries],
-    *,
-    width: int,
-    height: int,
-    since_s: float,
-    until_s: float,
-    unit_format: Callable[[float], str],
-    glyphs: Glyphs,
-    marks: Sequence[ChartMark] = (),
-    cursor_s: float | None = None,
-    maximum: float | None = None,
-    bands: Sequence[ArmBand] = (),
-) -> list[Line]:
-    """Curves over a time window; `height` lines of exactly `width` cells, the first `GUTTER` of them labels.
-
-    Args:
-        series: Later ones are drawn over earlier ones, baseline overlays under all.
-        width: Cells of every line, the gutter included.
-        height: Lines; one line is drawn as a spark of the last series that is no baseline overlay.
-        since_s: The window's begin on the session's clock.
-        until_s: Its end.
-        unit_format: Makes labels of at most five cells of a value.
-        glyphs: Braille or half cells.
-        marks: Events.
-        cursor_s: A moment whose column is drawn as an upright.
-        maximum: The value at the top edge; otherwise the smallest nice number that holds every value in the window.
-        bands: Shaded below the lowest curve of each column.
-    """
-    columns = width - GUTTER
-    if height <= 0:
-        return []
-    if columns < 1:
-        return [((" " * width, PLAIN),)] * height
-    visible = [(one, _inside(one.points, since_s, until_s)) for one in series]
-    top = maximum
-    if top is None:
-        top = nice_ceiling(
-            max((point.value for _, points in visible for point in points if point.value is not None), default=0.0)
-        )
-    if height == 1:
-        return [
-            _spark_line(
-                visible=visible,
-                columns=columns,
-                since_s=since_s,
-                until_s=until_s,
-                top=top,
-                unit_format=unit_format,
-                glyphs=glyphs,
-            )
-        ]
-    across, down = (2, 4) if glyphs.braille else (1, 2)
-    masks = [[0] * columns for _ in range(height)]
-    styles = [[PLAIN] * columns for _ in range(height)]
-    for one, points in sorted(visible, key=lambda pair: not pair[0].dim):
-        dots = _dots(points, columns * across, height * down, since_s, until_s, top)
-        _stamp(dots, "dim" if one.dim else one.style, masks, styles, across, down)
-    uprights = {
-        column: (glyphs.mark_upright, mark.style)
-        for mark in marks
-        if (column := column_of(mark.at_s, since_s, until_s, columns)) is not None
-    }
-    if cursor_s is not None and (column := column_of(cursor_s, since_s, until_s, columns)) is not None:
-        uprights[column] = (glyphs.upright, "strong")
-    labels = _labels(height, top, unit_format)
-    over = label_cells(marks, columns, since_s, until_s)
-    shades = _shades(bands, masks, since_s, until_s, glyphs)
-    return [
-        (
-            (f"{labels.get(y, ''):>{LABEL}} {glyphs.axis}", "dim"),
-            *_runs(masks[y], styles[y], shades[y] | uprights, {} if y else over, glyphs),
-        )
-        for y in range(height)
-    ]
-
-
 def spark(values: Sequence[float | None], width: int, glyphs: Glyphs, maximum: float | None = None) -> str:
     """A curve of one line, zero-based; exactly `width` cells, filled from the left.
 
@@ -210,83 +119,6 @@ def spark(values: Sequence[float | None], width: int, glyphs: Glyphs, maximum: f
         for value in values
     ]
     return "".join(drawn).ljust(width)
-
-
-def _inside(points: Sequence[SeriesPoint], since_s: float, until_s: float) -> list[SeriesPoint]:
-    """The points of the window; a value that is no number is a gap like any other unknown one."""
-    return [
-        point if point.value is None or math.isfinite(point.value) else SeriesPoint(point.at_s, None)
-        for point in points
-        if since_s <= point.at_s < until_s
-    ]
-
-
-def _labels(height: int, top: float, unit_format: Callable[[float], str]) -> dict[int, str]:
-    rows = {0: top, height - 1: 0.0}
-    if height >= 7:
-        rows[height // 2] = top / 2
-    return {row: unit_format(value)[:LABEL] for row, value in rows.items()}
-
-
-def _dots(
-    points: Sequence[SeriesPoint], columns: int, rows: int, since_s: float, until_s: float, top: float
-) -> dict[int, tuple[int, int]]:
-    """Lowest and highest dot row (from the bottom) per dot column, neighbours joined by straight lines."""
-    dots: dict[int, tuple[int, int]] = {}
-    distances = [after.at_s - before.at_s for before, after in pairwise(points)]
-    # Of a single distance nobody knows whether it is usual.
-    usual_s = median_low(distances) if len(distances) > 1 else 0.0
-    longest = _PAUSE * max(usual_s, (until_s - since_s) / columns)
-    per_s = columns / (until_s - since_s)
-    before: tuple[int, int] | None = None
-    before_s = 0.0
-    for point in points:
-        if point.value is None:
-            before = None
-            continue
-        x = min(columns - 1, int((point.at_s - since_s) * per_s))
-        y = round(min(max(point.value / top, 0.0), 1.0) * (rows - 1))
-        if before is not None and point.at_s - before_s <= longest:
-            _join(dots, *before, x, y)
-        else:
-            _join(dots, x, y, x, y)
-        before, before_s = (x, y), point.at_s
-    return dots
-
-
-def _join(dots: dict[int, tuple[int, int]], x0: int, y0: int, x1: int, y1: int) -> None:
-    steps = x1 - x0
-    last = y0
-    for x in range(x0, x1 + 1):
-        y = y1 if steps == 0 else y0 + round((y1 - y0) * (x - x0) / steps)
-        low, high = (last, y) if last <= y else (y, last)
-        if steps and abs(y - last) > 1 and x > x0:
-            low, high = (last + 1, y) if y > last else (y, last - 1)
-        if x in dots:
-            low, high = min(low, dots[x][0]), max(high, dots[x][1])
-        dots[x] = (low, high)
-        last = y
-
-
-def _stamp(
-    dots: dict[int, tuple[int, int]],
-    style: str,
-    masks: list[list[int]],
-    styles: list[list[str]],
-    across: int,
-    down: int,
-) -> None:
-    height = len(masks)
-    for x, (low, high) in dots.items():
-        column, dx = divmod(x, across)
-        for y in range(low, high + 1):
-            row = height - 1 - y // down
-            dy = down - 1 - y % down
-            bit = _BRAILLE_BITS[dy][dx] if down == 4 else 1 << dy
-            if styles[row][column] == "dim" and style != "dim":
-                masks[row][column] = 0
-            masks[row][column] |= bit
-            styles[row][column] = style
 
 
 def label_cells(marks: Sequence[ChartMark], columns: int, since_s: float, until_s: float) -> dict[int, tuple[str, str]]:
@@ -316,70 +148,396 @@ def bands_of_columns(bands: Sequence[ArmBand], since_s: float, until_s: float, c
     return found
 
 
-def _shades(
-    bands: Sequence[ArmBand], masks: Sequence[Sequence[int]], since_s: float, until_s: float, glyphs: Glyphs
-) -> list[dict[int, tuple[str, str]]]:
-    """Characters and styles under the curves by row and column; the arm's letter begins the lowest row."""
-    height = len(masks)
-    found: list[dict[int, tuple[str, str]]] = [{} for _ in masks]
-    of_columns = bands_of_columns(bands, since_s, until_s, len(masks[0]))
-    for column, band in of_columns.items():
-        drawn = [y for y in range(height) if masks[y][column]]
-        for y in range(drawn[-1] + 1, height) if drawn else ():
-            found[y][column] = (glyphs.shades[band.arm == "B"], band.style)
-        if of_columns.get(column - 1) is not band and not masks[-1][column]:
-            found[-1][column] = (band.arm, band.style)
+# Points of a series in the columns of a chart: means weighted by time, or the worst; gaps for what is not known.
+
+
+def mean_columns(points: Sequence[SeriesPoint], since_s: float, until_s: float, columns: int) -> list[float | None]:
+    """Mean per column, each point weighted by the time it speaks for; None where less than half is known."""
+    if columns < 1:
+        return []
+    drawn = ColumnMeans(since_s, until_s, columns, usual_s([point.at_s for point in points]))
+    drawn.take((point.at_s, point.value) for point in points)
+    return drawn.means
+
+
+def worst_columns(
+    points: Sequence[SeriesPoint], since_s: float, until_s: float, columns: int, pause: float = PAUSE
+) -> list[float | None]:
+    """The largest value per column; None where there is none. A column between two points is the later one's."""
+    if columns < 1:
+        return []
+    found: list[float | None] = [None] * columns
+    per_s = columns / (until_s - since_s)
+    joined_s = pause * max(usual_s([point.at_s for point in points]), 1.0 / per_s)
+    before: int | None = None
+    before_s = 0.0
+    for point in points:
+        if point.value is None or not isfinite(point.value):
+            before = None
+            continue
+        if since_s <= point.at_s < until_s:
+            column = min(columns - 1, int((point.at_s - since_s) * per_s))
+            first = column if before is None or point.at_s - before_s > joined_s else min(before + 1, column)
+            for each in range(first, column + 1):
+                known = found[each]
+                found[each] = point.value if known is None else max(known, point.value)
+            before, before_s = column, point.at_s
     return found
 
 
-def _runs(
-    masks: list[int],
-    styles: list[str],
-    uprights: dict[int, tuple[str, str]],
-    over: dict[int, tuple[str, str]],
-    glyphs: Glyphs,
-) -> list[Span]:
-    """Cells joined to spans; a blank takes the style of its left neighbour, which costs nothing to write."""
-    runs: list[Span] = []
-    text: list[str] = []
-    current = PLAIN
-    for column, mask in enumerate(masks):
-        if column in over:
-            char, style = over[column]
-        elif mask:
-            char, style = (chr(0x2800 + mask) if glyphs.braille else _HALVES[mask]), styles[column]
-        elif column in uprights:
-            char, style = uprights[column]
-        else:
-            text.append(" ")
-            continue
-        if style != current:
-            if text:
-                runs.append(("".join(text), current))
-            text, current = [], style
-        text.append(char)
-    runs.append(("".join(text), current))
-    return runs
+_PARTS: Final = 8
+"""Steps of a cell."""
+_GRIDS: Final = (4, 3, 2)
+"""Gridlines above zero, as many as there is room for at round values."""
+_ROWS_PER_GRID: Final = 2
+_YOUNG: Final = 8
+"""Columns at the right edge that still change: lines of pgbench's log come seconds late."""
+_STEP_PART: Final = 4
+"""A full chart moves by a quarter of its columns at most (`chart.window`)."""
+_DARKEST: Final = 3
+"""Shade at the foot of a chart of an area that fades."""
+
+Columns = Sequence[float | None]
+Cell = tuple[str, str]
 
 
-def _spark_line(
-    visible: Sequence[tuple[ChartSeries, list[SeriesPoint]]],
-    columns: int,
+class Area(Struct, frozen=True):
+    """A curve that is filled down to the area in front of it, or to zero.
+
+    Attributes:
+        values: One per column; None is a gap.
+        style: A name of `STYLES`.
+        density: Which of `Glyphs.densities` fills it.
+        alarms: Columns whose upper edge is an alarm.
+        fades: Whether it has its own colour at the top of the chart alone, and shades of it below: for an area that is
+            alone in its columns. A row has one shade, which costs nothing to write.
+    """
+
+    values: Columns
+    style: str
+    density: int = 0
+    alarms: Collection[int] = ()
+    fades: bool = False
+
+
+class Level(Struct, frozen=True):
+    """A curve drawn as a line over the areas.
+
+    Attributes:
+        values: One per column; None is a gap.
+        style: A name of `STYLES`.
+        char: What it is drawn with; "" is `Glyphs.level`.
+        apart: Drawn only where it is at least a cell away from the foremost area.
+        yields: Whether it leaves cells in which an area ends: its speck there would hide the area.
+    """
+
+    values: Columns
+    style: str
+    char: str = ""
+    apart: bool = False
+    yields: bool = False
+
+
+def filled_lines(
+    areas: Sequence[Area],
+    levels: Sequence[Level] = (),
+    *,
+    width: int,
+    height: int,
     since_s: float,
     until_s: float,
     top: float,
     unit_format: Callable[[float], str],
     glyphs: Glyphs,
-) -> Line:
-    values: list[float | None] = [None] * columns
-    style = PLAIN
-    for one, points in visible:
-        if one.dim:
+    marks: Sequence[ChartMark] = (),
+    bands: Sequence[ArmBand] = (),
+) -> list[Line]:
+    """`height` lines of exactly `width` cells, the first `GUTTER` of them labels.
+
+    Args:
+        areas: The foremost first: each hides those behind it up to its own height.
+        levels: Later ones are drawn over earlier ones.
+        width: Cells of every line, the gutter included.
+        height: Lines.
+        since_s: The window's begin on the session's clock.
+        until_s: Its end.
+        top: The value at the upper edge; what is above it is cut.
+        unit_format: Makes labels of at most five cells of a value.
+        glyphs: Characters.
+        marks: Moments, as uprights around the edge of the areas; their labels stand in the first line.
+        bands: Shaded instead of filled.
+    """
+    columns = width - GUTTER
+    if height <= 0:
+        return []
+    if columns < 1:
+        return [((" " * width, PLAIN),)] * height
+    drawing = _drawing(
+        tuple((area.style, area.density, area.fades) for area in areas),
+        tuple((level.style, level.char or glyphs.level, level.apart, level.yields) for level in levels),
+        height,
+        top,
+        (glyphs.rising, glyphs.densities, glyphs.shades),
+    )
+    rows = drawing.rows(_contents(areas, levels, bands_of_columns(bands, since_s, until_s, columns), columns))
+    uprights = {
+        column: (glyphs.mark_upright, mark.style)
+        for mark in marks
+        if (column := column_of(mark.at_s, since_s, until_s, columns)) is not None
+    }
+    labels = _grid_labels(height, top, unit_format)
+    over = label_cells(marks, columns, since_s, until_s)
+    return [
+        (
+            (f"{labels.get(row, ''):>{LABEL}} {glyphs.axis if row in labels else glyphs.upright}", "dim"),
+            *drawing.spans(
+                row, cells, uprights, {} if row else over, glyphs.grid if row in labels and row < height - 1 else " "
+            ),
+        )
+        for row, cells in enumerate(rows)
+    ]
+
+
+def _height(value: float | None, top: float, rows: int) -> int | None:
+    """In eighths of a cell; what is known always shows."""
+    if value is None:
+        return None
+    return max(1, round(min(value / top, 1.0) * rows * _PARTS)) if top > 0 else 1
+
+
+_Fill = tuple[str, int, bool]
+"""Style and density of an area, and whether it fades."""
+_Line = tuple[str, str, bool, bool]
+"""Style and character of a level, whether it is drawn only apart from the foremost area, and whether it yields."""
+_Content = tuple[tuple[float | None, ...], tuple[bool, ...], str, bool]
+"""All of which a column is made: a value per area and level, per area whether zero is an alarm, the arm ("" without
+one), and whether it begins here."""
+
+
+def _contents(
+    areas: Sequence[Area], levels: Sequence[Level], bands: Mapping[int, ArmBand], columns: int
+) -> list[_Content]:
+    series = [area.values for area in areas] + [level.values for level in levels]
+    values = [[*each[:columns], *[None] * (columns - len(each))] for each in series]
+    of_columns = list(zip(*values, strict=True)) if values else [()] * columns
+    alarmed = any(area.alarms for area in areas)
+    return [
+        (
+            of_column,
+            tuple([column in area.alarms for area in areas]) if alarmed else (),
+            bands[column].arm if column in bands else "",
+            column in bands and bands.get(column - 1) is not bands[column],
+        )
+        for column, of_column in enumerate(of_columns)
+    ]
+
+
+class _Drawing:
+    """Draws columns, each from its own content alone; a column, and a row, that is as before is not drawn again.
+
+    Args:
+        fills: The areas, the foremost first.
+        lines: The levels.
+        height: Rows.
+        top: The value at the upper edge.
+        characters: `Glyphs.rising`, `.densities` and `.shades`.
+    """
+
+    def __init__(
+        self, fills: tuple[_Fill, ...], lines: tuple[_Line, ...], height: int, top: float,
+        characters: tuple[str, str, tuple[str, str]],
+    ) -> None:  # fmt: skip
+        self._fills = fills
+        self._lines = lines
+        self._height = height
+        self._top = top
+        self._rising, self._densities, self._shades = characters
+        part = (SHADES - _DARKEST) / max(height - 1, 1)
+        steps = [round(_DARKEST + part * row) for row in range(height)]
+        self._styles = {
+            fill: [shaded(fill[0], step) for step in steps] if fill[2] else [fill[0]] * height for fill in fills
+        }
+        self._contents: list[_Content] = []
+        self._columns: list[tuple[Cell | None, ...]] = []
+        self._rows: dict[int, tuple[object, list[Span]]] = {}
+
+    def rows(self, contents: list[_Content]) -> list[tuple[Cell | None, ...]]:
+        """Cells by row from the top; None where nothing is drawn."""
+        by = self._gone_on(contents)
+        before = zip(self._contents[by:], self._columns[by:], strict=True)
+        self._columns = [
+            known[1] if (known := next(before, None)) is not None and known[0] == content else self._column(*content)
+            for content in contents
+        ]
+        self._contents = contents
+        return list(zip(*self._columns, strict=True))
+
+    def _gone_on(self, contents: list[_Content]) -> int:
+        """By how many columns the chart has moved; 0 as well where that is not seen."""
+        known, old = self._contents, len(contents) - _YOUNG
+        if len(known) != len(contents):
+            return 0
+        moves = range(min(len(contents) // _STEP_PART + 1, max(old, 0)))
+        return next((by for by in moves if known[by:old] == contents[: old - by]), 0)
+
+    def spans(
+        self, row: int, cells: tuple[Cell | None, ...], uprights: Mapping[int, Cell], over: Mapping[int, Cell],
+        empty: str,
+    ) -> list[Span]:  # fmt: skip
+        """A row's cells as spans.
+
+        Args:
+            row: Its number.
+            cells: Of that row.
+            uprights: Go through empty cells and the inside of areas.
+            over: Stand over everything.
+            empty: Character of empty cells.
+        """
+        content = cells, uprights, over, empty
+        known = self._rows.get(row)
+        if known is None or known[0] != content:
+            known = self._rows[row] = content, _spans(cells, uprights, over, empty, self._densities)
+        return known[1]
+
+    def _column(
+        self, values: tuple[float | None, ...], alarms: tuple[bool, ...], arm: str, begins: bool
+    ) -> tuple[Cell | None, ...]:
+        cells: list[Cell | None] = [None] * self._height
+        of_areas = values[: len(self._fills)]
+        heights = [_height(value, self._top, self._height) for value in of_areas]
+        known = [(fill, high) for fill, high in zip(self._fills, heights, strict=True) if high is not None]
+        filled, edges = 0, set()
+        for fill, high in known:
+            if high <= filled:
+                continue
+            styles, density = self._styles[fill], fill[1]
+            for row in range(-(-filled // _PARTS), high // _PARTS):
+                cells[-1 - row] = _filling(styles[row], density, self._densities)
+            if high % _PARTS:
+                edges.add(high // _PARTS)
+            filled = high
+        alarm = any(each and value is not None for each, value in zip(alarms, of_areas, strict=False))
+        for row in edges:
+            base = row * _PARTS
+            cells[-1 - row] = self._edge(known, base) or self._upper(known, filled, base, alarm=alarm)
+        if arm:
+            self._shade(cells, arm, begins=begins)
+        for line, value in zip(self._lines, values[len(self._fills) :], strict=True):
+            self._draw_level(cells, line, value, heights[0] if heights else None)
+        return tuple(cells)
+
+    def _upper(self, known: Sequence[tuple[_Fill, int]], tallest: int, base: int, *, alarm: bool) -> Cell:
+        """The upper edge of all, in the style of the foremost area that fills at least half of what is drawn there."""
+        part = tallest - base
+        fill = next(fill for fill, high in known if high >= base + part / 2)
+        style = self._styles[fill][base // _PARTS]
+        return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], "critical" if alarm else style
+
+    def _edge(self, known: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:
+        """A cell that two areas fill, the lower one on the other's colour; None where one does, or it is not full.
+
+        Of three those with the largest parts. Without colours the one that fills at least half has the cell.
+        """
+        parts: list[tuple[int, int, _Fill]] = []
+        filled, full = base, base + _PARTS
+        for fill, high in known:
+            if high > filled:
+                top = high if high < full else full
+                parts.append((top - filled, top - base, fill))
+                filled = top
+                if filled == full:
+                    break
+        if len(parts) < 2 or filled < full:
+            return None
+        if len(parts) > 2:
+            parts = sorted(sorted(parts, key=lambda part: -part[0])[:2], key=lambda part: part[1])
+        (_, lower_part, lower), (_, _, upper) = parts
+        last = len(self._rising) - 1
+        char = self._rising[min(max(1, round(lower_part / _PARTS * last)), last - 1)]
+        foremost = lower if 2 * lower_part >= _PARTS else upper
+        return char, on(lower[0], upper[0], self._densities[foremost[1]])
+
+    def _shade(self, cells: list[Cell | None], arm: str, *, begins: bool) -> None:
+        """Draws an arm of an experiment into the full cells, on their own colour; its letter stands at the foot of its
+        first column."""
+        style = f"arm-{arm.lower()}"
+        for row, cell in enumerate(cells):
+            if cell is not None and cell[0] in self._densities:
+                cells[row] = self._shades[arm == "B"], on(style, cell[1].partition(ON)[0])
+        if begins:
+            cells[-1] = arm, style
+
+    def _draw_level(self, cells: list[Cell | None], line: _Line, value: float | None, front: int | None) -> None:
+        style, char, apart, yields = line
+        if value is None or value > self._top:
+            return
+        high = _height(value, self._top, self._height) or 1
+        if apart and front is not None and abs(high - front) < _PARTS:
+            return
+        row = -1 - (high - 1) // _PARTS
+        ground = _ground(cells[row], self._densities)
+        if yields and not ground and cells[row] is not None:
+            return
+        cells[row] = char, on(style, ground) if ground else style
+
+
+def _ground(cell: Cell | None, densities: str) -> str:
+    """The style of the area that a line goes through; "" where there is none."""
+    if cell is None:
+        return ""
+    front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
+    return behind or (front if cell[0] in densities else "")
+
+
+_drawing = lru_cache(maxsize=8)(_Drawing)
+"""As many charts as a page has: one and the same, as long as its styles, size and scale are."""
+
+
+def filling(density: int, style: str, glyphs: Glyphs) -> Cell:
+    """A full cell of an area: with colours all of it, without them as dense as it is."""
+    return _filling(style, density, glyphs.densities)
+
+
+def _filling(style: str, density: int, densities: str) -> Cell:
+    return densities[density], on(style, style) if density else style
+
+
+def _grid_labels(rows: int, top: float, unit_format: Callable[[float], str]) -> dict[int, str]:
+    """Labels by row: the upper edge, zero, and up to three between them, where a curve of that value would lie."""
+    parts = next((parts for parts in _GRIDS if rows // parts >= _ROWS_PER_GRID and _is_round(top / parts)), 1)
+    labels = {rows * index // parts: unit_format(top * (parts - index) / parts)[:LABEL] for index in range(parts)}
+    return labels | {rows - 1: unit_format(0.0)[:LABEL]} if rows > 1 else labels
+
+
+def _is_round(value: float) -> bool:
+    """Whether it has two digits at most."""
+    return value <= 0.0 or abs(float(f"{value:.1e}") - value) < 1e-9 * value
+
+
+def _spans(
+    cells: Sequence[Cell | None], uprights: Mapping[int, Cell], over: Mapping[int, Cell], empty: str, densities: str
+) -> list[Span]:
+    """Cells joined to spans; a blank takes the style of its left neighbour, which costs nothing to write."""
+    drawn = list(cells)
+    for column, (char, style) in uprights.items():
+        cell = drawn[column]
+        if cell is None or cell[0] in densities:
+            # An upright goes through the inside of an area and leaves its edge.
+            ground = _ground(cell, densities)
+            drawn[column] = char, on(style, ground) if ground else style
+    for column, label in over.items():
+        if column < len(drawn):
+            drawn[column] = label
+    spans: list[Span] = []
+    text, current = "", PLAIN
+    blank = (empty, "dim") if empty != " " else None
+    for cell in drawn:
+        char, style = cell or blank or (" ", PLAIN if ON in current else current)
+        if style == current:
+            text += char
             continue
-        values, style = [None] * columns, one.style
-        for point in points:
-            column = column_of(point.at_s, since_s, until_s, columns)
-            if column is not None and point.value is not None:
-                values[column] = max(point.value, values[column] or 0.0)
-    label = f"{unit_format(top)[:LABEL]:>{LABEL}} {glyphs.axis}"
-    return (label, "dim"), (spark(values, columns, glyphs, top), style)
+        if text:
+            spans.append((text, current))
+        text, current = char, style
+    spans.append((text, current))
+    return spans

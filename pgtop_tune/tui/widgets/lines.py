@@ -1,17 +1,22 @@
-"""What panes return: lines of styled text, without Textual, so that tests read them as plain pictures; long text
-wrapped.
-
-A line is a tuple of (text, style) spans. Styles are names of `STYLES`; a theme says how each looks. Foreign text may
-stand in a span as it is: the canvas makes every span printable before it reaches the terminal, and measures cells.
-"""
+"""Tables as lines: fixed columns, elastic ones for what is left, a header, a cursor row."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Final, Literal
 
+from msgspec import Struct, field
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.base.safe_text import printable, printable_lines
+
+# What panes return: lines of styled text, without Textual, so that tests read them as plain pictures; long text
+# wrapped.
+#
+# A line is a tuple of (text, style) spans. Styles are names of `STYLES`; a theme says how each looks. Foreign text
+# may
+# stand in a span as it is: the canvas makes every span printable before it reaches the terminal, and measures cells.
 
 Span = tuple[str, str]
 Line = tuple[Span, ...]
@@ -197,3 +202,331 @@ def labelled(label: str, text: str, cells: int, style: str = "", label_cells: in
     return [
         (((label if index == 0 else "").ljust(label_cells), "label"), (row, style)) for index, row in enumerate(rows)
     ]
+
+
+# The characters the screen is drawn with: one set for UTF-8 terminals, one of plain ASCII.
+
+
+class Glyphs(Struct, frozen=True):
+    """A set of characters, every one of them one cell wide.
+
+    Attributes:
+        name: "unicode" or "ascii".
+        rule: Horizontal line of a pane's head.
+        upright: Vertical line: the cursor's column in a chart.
+        mark_upright: Vertical line under an event's mark, fainter than the cursor's.
+        axis: Between a chart's labels and its columns.
+        full: A full block, for bars.
+        rising: Nine blocks from empty to full that grow upwards: one-line sparks, heat strips.
+        density: Five cells from few to many, for a heat map of two dimensions.
+        growing: Blocks from empty to full that grow to the right: the end of a bar.
+        densities: Four fillings of an area, from the densest to the faintest: neighbours differ without colours.
+        level: A curve that is drawn as a line over a filled area.
+        grid: A gridline through the empty cells of a chart.
+        tick: Where a time stands on a chart's axis.
+        up: An event that raised or set something; also ascending order.
+        switch: An experiment put another arm into force.
+        shades: Under the curve while arm A, and while arm B, was in force.
+        down: An event that cleared something; also descending order.
+        diamond: A checkpoint.
+        note: A note by the operator.
+        bullet: A filled mark: recording, the chosen one of several.
+        ring: The hollow mark beside bullets; a reset.
+        square: A restart.
+        cross: A deadlock, a failure.
+        warning: Something to beware of.
+        pointer: The row or word pointed at.
+        pointer_left: Points back at the words before it.
+        arrow: From one value to the next.
+        ellipsis: Something was cut here.
+        separator: Between facts on one line.
+        speck: Nothing, where it must not look like unknown: a cell of a heat map.
+        times: Multiplication, sizes.
+        minus: Before a time gone by.
+        instead: What is drawn for signs in words of ours that this set has not; nothing where it has all.
+    """
+
+    name: str
+    rule: str
+    upright: str
+    mark_upright: str
+    axis: str
+    full: str
+    rising: str
+    density: str
+    growing: str
+    densities: str
+    level: str
+    grid: str
+    tick: str
+    up: str
+    switch: str
+    shades: tuple[str, str]
+    down: str
+    diamond: str
+    note: str
+    bullet: str
+    ring: str
+    square: str
+    cross: str
+    warning: str
+    pointer: str
+    pointer_left: str
+    arrow: str
+    ellipsis: str
+    separator: str
+    speck: str
+    times: str
+    minus: str
+    instead: Mapping[int, str] = field(default_factory=dict)
+
+
+UNICODE: Final = Glyphs(
+    name="unicode",
+    rule="─",
+    upright="│",
+    mark_upright="┊",
+    axis="┤",
+    full="█",
+    rising=" ▁▂▃▄▅▆▇█",
+    density="·░▒▓█",
+    growing=" ▏▎▍▌▋▊▉█",
+    densities="█▓▒░",
+    level="━",
+    grid="┈",
+    tick="└",
+    up="▲",
+    switch="⇄",
+    shades=("·", "░"),
+    down="▼",
+    diamond="◆",
+    note="✎",
+    bullet="●",
+    ring="○",
+    square="■",
+    cross="✗",
+    warning="⚠",
+    pointer="▸",
+    pointer_left="◂",
+    arrow="→",
+    ellipsis="…",
+    separator="·",
+    speck="·",
+    times="×",
+    minus="−",
+)
+ASCII: Final = Glyphs(
+    name="ascii",
+    rule="-",
+    upright="|",
+    mark_upright=":",
+    axis="|",
+    full="#",
+    rising=" .,:-=+*#",
+    density=".:+*#",
+    growing=" #",
+    densities="#%+.",
+    level="=",
+    grid="-",
+    tick="+",
+    up="^",
+    switch="=",
+    shades=(".", ":"),
+    down="v",
+    diamond="*",
+    note="&",
+    bullet="*",
+    ring="o",
+    square="@",
+    cross="x",
+    warning="!",
+    pointer=">",
+    pointer_left="<",
+    arrow=">",
+    ellipsis="~",
+    separator="|",
+    speck="_",
+    times="x",
+    minus="-",
+    instead=str.maketrans(dict(zip("Δ−·…×→÷Σ≥±↑↓←–", "d-.~x>/S>+^v<-", strict=True)))
+    | dict.fromkeys(map(ord, "▏▎▍▌▋▊▉█"), "#")
+    | dict.fromkeys([*range(0x2400, 0x2427), ord("⏎"), 0xFFFD], "?"),
+)
+
+
+# Shares drawn in one line: a bar, a strip with one cell per core, and more values than cells.
+
+# More values than cells: neighbours share a cell.
+
+
+def fold_to_largest(values: Sequence[float | None], cells: int) -> list[float | None]:
+    """At most so many values: each the largest of a group of neighbours, None when all of a group are None."""
+    count = len(values)
+    if count <= cells:
+        return list(values)
+    groups = (values[count * cell // cells : count * (cell + 1) // cells] for cell in range(cells))
+    return [max((value for value in group if value is not None), default=None) for group in groups]
+
+
+_HEAT: Final = ("heat-0", "heat-1", "heat-2", "heat-3", "heat-4")
+
+
+def bar(share: float | None, cells: int, glyphs: Glyphs) -> str:
+    """A bar that fills its share of the cells; exactly `cells` wide, blank when unknown.
+
+    Args:
+        share: 0 to 1; what lies outside is drawn as 0 or 1. A share above 0 always shows.
+        cells: Width of the full bar.
+        glyphs: Its last cell is drawn in as many steps as `glyphs.growing` has.
+    """
+    if share is None or share <= 0:
+        return " " * cells
+    steps = len(glyphs.growing) - 1
+    filled = max(1, round(min(share, 1.0) * cells * steps))
+    whole, rest = divmod(filled, steps)
+    drawn = glyphs.full * whole + (glyphs.growing[rest] if rest else "")
+    return drawn.ljust(cells)[:cells]
+
+
+def heat_strip(shares: Sequence[float | None], cells: int, glyphs: Glyphs) -> Line:
+    """How busy each core is: one cell per core, or per group of neighbours when there are more cores than cells.
+
+    Args:
+        shares: 0 to 1 per core; None is drawn as a dim dot. A group shows the busiest of its cores, so that one
+            saturated core is never averaged away.
+        cells: At most so many cells are used.
+        glyphs: Drawn with `glyphs.rising`.
+    """
+    drawn = (_heat(share, glyphs) for share in fold_to_largest(shares, cells))
+    return tuple(("".join(text for text, _ in run), style) for style, run in groupby(drawn, key=lambda cell: cell[1]))
+
+
+def _heat(share: float | None, glyphs: Glyphs) -> tuple[str, str]:
+    if share is None:
+        return glyphs.separator, "dim"
+    share = min(max(share, 0.0), 1.0)
+    highest = len(glyphs.rising) - 1
+    return glyphs.rising[max(1, round(share * highest))], heat_style(share)
+
+
+def heat_style(share: float | None) -> str:
+    """The style of a share from 0 to 1."""
+    return "dim" if share is None else _HEAT[min(max(int(share * 5), 0), 4)]
+
+
+Cell = tuple[str, str]
+Row = Sequence[Cell]
+GAP: Final = 1
+"""Blank cells between two columns."""
+
+
+class Column(Struct, frozen=True):
+    """A column of a table.
+
+    Attributes:
+        title: Its heading; foreign text is welcome.
+        width: Cells; of an elastic column the least it takes.
+        align: Numbers stand right, words left.
+        elastic: Shares with other elastic columns what the fixed ones leave.
+    """
+
+    title: str
+    width: int
+    align: Literal["left", "right"] = "left"
+    elastic: bool = False
+
+
+def column_widths(columns: Sequence[Column], width: int) -> tuple[int, ...]:
+    """Cells of each column in a table of `width` cells; the last elastic one gets the odd cells.
+
+    Columns that do not fit any more are cut at the right edge and get 0 when they lie behind it.
+    """
+    elastic = [index for index, column in enumerate(columns) if column.elastic]
+    spare = width - sum(column.width for column in columns) - GAP * (len(columns) - 1)
+    cells = [column.width for column in columns]
+    if elastic and spare > 0:
+        each, odd = divmod(spare, len(elastic))
+        for index in elastic:
+            cells[index] += each
+        cells[elastic[-1]] += odd
+    left = width
+    for index, wanted in enumerate(cells):
+        cells[index] = max(0, min(wanted, left))
+        left -= wanted + GAP
+    return tuple(cells)
+
+
+def table_lines(
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    *,
+    width: int,
+    height: int,
+    cursor: int | None,
+    top: int,
+    glyphs: Glyphs,
+) -> list[Line]:
+    """The header and as many rows as fit below it; `height` lines of exactly `width` cells.
+
+    Args:
+        columns: Left to right.
+        rows: Cells in the order of the columns; texts may be foreign and are made printable. A number that does not
+            fit is cut with an ellipsis, never silently.
+        width: Cells of every line.
+        height: Lines, the header included.
+        cursor: Index into `rows` of the selected row; None for none.
+        top: Index into `rows` of the first row shown.
+        glyphs: For the ellipsis.
+    """
+    if height <= 0:
+        return []
+    cells = column_widths(columns, width)
+    header = tuple((column.title, "title") for column in columns)
+    lines = [_row_line(header, columns, cells, width, glyphs)]
+    shown = rows[top : top + height - 1]
+    for index, row in enumerate(shown, top):
+        line = _row_line(row, columns, cells, width, glyphs)
+        lines.append((("".join(text for text, _ in line), "cursor"),) if index == cursor else line)
+    blank: Line = ((" " * width, PLAIN),)
+    lines.extend([blank] * (height - len(lines)))
+    return lines
+
+
+def _row_line(row: Row, columns: Sequence[Column], widths: Sequence[int], width: int, glyphs: Glyphs) -> Line:
+    spans: list[Span] = []
+    run = ""
+    run_style = PLAIN
+    used = 0
+    for (text, style), column, cells in zip(row, columns, widths, strict=True):
+        if cells <= 0:
+            break
+        gap = " " * min(GAP, width - used - cells)
+        drawn = _cell(text, cells, column.align == "right", glyphs) + gap
+        used += cells + len(gap)
+        if style == run_style:
+            run += drawn
+            continue
+        if run:
+            spans.append((run, run_style))
+        run, run_style = drawn, style
+    if used < width:
+        if run_style == PLAIN:
+            run += " " * (width - used)
+        else:
+            spans.append((run, run_style))
+            run, run_style = " " * (width - used), PLAIN
+    spans.append((run, run_style))
+    return tuple(spans)
+
+
+def _cell(text: str, cells: int, right: bool, glyphs: Glyphs) -> str:
+    if text.isascii() and text.isprintable():
+        length = len(text)
+        if length <= cells:
+            return text.rjust(cells) if right else text.ljust(cells)
+        return text[: cells - 1] + glyphs.ellipsis
+    text = printable(text, cells * 4 + 64)
+    length = cell_len(text)
+    if length > cells:
+        return set_cell_size(text, cells - 1) + glyphs.ellipsis
+    return " " * (cells - length) + text if right else text + " " * (cells - length)

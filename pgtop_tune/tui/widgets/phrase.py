@@ -11,9 +11,31 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, age, count
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.waits import QUEUE
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Line, Span, fit, width, wrap
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, Span, fit, width, wrap
+
+# One colour per wait class, the same in every pane.
+
+_STYLES: Final = {
+    "CPU": "cpu",
+    QUEUE: "cpu-queue",
+    "IO": "wait-io",
+    "Lock": "wait-lock",
+    "LWLock": "wait-lwlock",
+    "Client": "wait-client",
+    "IPC": "wait-ipc",
+    "BufferPin": "wait-ipc",
+    "Buffer": "wait-ipc",
+    "background": "dim",
+    "pacing": "dim",
+    "io worker": "dim",
+}
+
+
+def wait_style(wait_event_type: str) -> str:
+    """Style of a class of pg_stat_activity.wait_event_type, of "CPU", its queue, or of what is not active."""
+    return _STYLES.get(wait_event_type, "wait-other")
 
 
 class Phrase(Struct, frozen=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from pgtop_tune.model.backend_action import BackendAct
+from pgtop_tune.tui.actions import all_pages
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.pages.registry import all_pages
-from pgtop_tune.tui.pages.row_details import DetailsDialog
+from pgtop_tune.tui.dialogs.dialog import DetailsDialog
 from pgtop_tune.tui.pages.screen import ColumnsDialog, PageScreen
 from tests.support.screens import (
     Rig,

@@ -10,7 +10,7 @@ from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import ParameterSample, PostgresSample
 from pgtop_tune.runtime.ports import Step
-from pgtop_tune.tui.pages.registry import PAGES
+from pgtop_tune.tui.actions import PAGES
 from tests.support.frames import PARAMETERS, frame, parameter
 from tests.support.screens import ScriptedParameters, ScriptedSource, ScriptedTransport, running_screen
 

@@ -9,11 +9,10 @@ from rich.cells import cell_len
 
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.runtime.ports import Step
-from pgtop_tune.tui.pages.beside import APART, FROM
-from pgtop_tune.tui.pages.registry import all_pages
+from pgtop_tune.tui.actions import all_pages
+from pgtop_tune.tui.pages.listing import APART, FROM
 from pgtop_tune.tui.pages.screen import PageScreen
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from tests.support.frames import EPOCH_MS, backend, frame, postgres_sample
 from tests.support.screens import Rig, ScriptedSource, running_screen
 from tests.tui.app.test_mouse import click, place

@@ -15,9 +15,8 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.load.dialog import LoadDialog
-from pgtop_tune.tui.parameters.applying import proof_words
-from pgtop_tune.tui.parameters.conditions_dialog import ConditionsDialog
-from pgtop_tune.tui.parameters.staged import Conditions
+from pgtop_tune.tui.parameters.applying import ConditionsDialog, proof_words
+from pgtop_tune.tui.parameters.rows import Conditions
 from tests.support.frames import frame
 from tests.support.screens import (
     Rig,

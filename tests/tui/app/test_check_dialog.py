@@ -17,9 +17,9 @@ from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.report import Accepted, Result
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.check.dialog import CheckDialog
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.pages.row_details import DetailsDialog
+from pgtop_tune.tui.dialogs.dialog import DetailsDialog
+from pgtop_tune.tui.parameters.check_dialog import CheckDialog
 from tests.support.frames import parameter
 from tests.support.reports import ScriptedCheck, check_row, report, sets, typical
 from tests.support.screens import Rig, ScriptedParameters, running_screen

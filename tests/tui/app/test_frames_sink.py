@@ -5,7 +5,7 @@ from __future__ import annotations
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
-from pgtop_tune.tui.frames import KEEP_STEPS, ScreenSink
+from pgtop_tune.tui.time_travel import KEEP_STEPS, ScreenSink
 
 
 def _frame(sequence: int, *texts: str) -> Frame:

@@ -15,8 +15,8 @@ from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.ports import Landmark, Step
 from pgtop_tune.tui.actions import ACTIONS
 from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.dialogs.entry import PasswordDialog
 from pgtop_tune.tui.dialogs.help import HelpDialog
-from pgtop_tune.tui.dialogs.prompt import PasswordDialog
 from pgtop_tune.tui.load.dialog import LoadDialog
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from tests.support.experiments import ScriptedExperiments

@@ -22,8 +22,8 @@ from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall
-from pgtop_tune.tui.dialogs.prompt import PasswordDialog
-from pgtop_tune.tui.frames import KEEP_STEPS
+from pgtop_tune.tui.dialogs.entry import PasswordDialog
+from pgtop_tune.tui.time_travel import KEEP_STEPS
 from tests.support.frames import frame, postgres_sample
 from tests.support.reports import ScriptedCheck, typical
 from tests.support.screens import DEADLINE_S, ScriptedLoad, ScriptedSource, frames, running_screen

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.tui.scene.message_line import ShownMessage, message_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.scene.header import ShownMessage, message_lines
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
 from tests.support.screens import ScriptedLoad, running_screen
 
 

@@ -10,7 +10,7 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.pages.screen import PageScreen
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
-from pgtop_tune.tui.scene.mouse import key_at, span_at, word_at
+from pgtop_tune.tui.scene.scene import key_at, span_at, word_at
 from pgtop_tune.tui.widgets.lines import Line
 from tests.support.screens import Rig, ScriptedParameters, ScriptedSource, ScriptedTransport, frames, running_screen
 

@@ -12,12 +12,11 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui import app as app_module
+from pgtop_tune.tui.actions import PAGES, all_pages, page_of
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.dialogs.dialog import TooSmall
+from pgtop_tune.tui.dialogs.dialog import DetailsDialog, TooSmall
 from pgtop_tune.tui.dialogs.help import HelpDialog
 from pgtop_tune.tui.pages.page import Page, PageTable
-from pgtop_tune.tui.pages.registry import PAGES, all_pages, page_of
-from pgtop_tune.tui.pages.row_details import DetailsDialog
 from pgtop_tune.tui.pages.screen import PageScreen
 from tests.support.frames import EPOCH_MS, backend, frame, postgres_sample
 from tests.support.pictures import assert_picture

@@ -20,10 +20,9 @@ from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import PastSource, ScreenOptions
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
 from pgtop_tune.tui.dashboard.screen import dashboard_layout
-from pgtop_tune.tui.dialogs.prompt import PromptDialog
+from pgtop_tune.tui.dialogs.entry import PromptDialog
 from pgtop_tune.tui.load.dialog import LoadDialog
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, frame
 from tests.support.screens import Rig, ScriptedBackends, ScriptedLoad, ScriptedRecording, ScriptedSource, wire

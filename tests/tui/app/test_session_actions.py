@@ -8,8 +8,7 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.backend_action import BackendAct, BackendOutcome, PlanRisk
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.tui.controls import ScreenOptions
-from pgtop_tune.tui.dialogs.confirm import ConfirmDialog
-from pgtop_tune.tui.pages.row_details import DetailsDialog
+from pgtop_tune.tui.dialogs.dialog import ConfirmDialog, DetailsDialog
 from pgtop_tune.tui.pages.screen import PageScreen
 from pgtop_tune.tui.scene.scene import SceneScreen
 from tests.support.frames import backend, frame, postgres_sample

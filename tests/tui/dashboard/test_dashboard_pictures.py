@@ -18,15 +18,13 @@ from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.actions import Need, available, footer_keys
+from pgtop_tune.tui.actions import DASHBOARD_KEY, NAMES, Need, available, footer_keys
 from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS
 from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
 from pgtop_tune.tui.dashboard.screen import ORDER, Dashboard, dashboard_layout, sessions_wanted
 from pgtop_tune.tui.dashboard.session_rows import SessionsView
-from pgtop_tune.tui.pages.registry import DASHBOARD_KEY, NAMES
 from pgtop_tune.tui.scene.header import PageNames
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, backend, bench_sample, facts, frame, host_sample, postgres_sample, session_of
 from tests.support.pictures import assert_picture, dashboard_rows, pane_text

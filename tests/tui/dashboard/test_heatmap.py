@@ -14,8 +14,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.heatmap import heatmap_lines
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, text_of, width
 from tests.support.frames import EPOCH_MS, frame, session_of
 from tests.support.pictures import assert_picture
 

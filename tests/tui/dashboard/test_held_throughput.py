@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.lines import UNICODE, Line
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.made_situations import jammed, jammed_since
 from tests.support.situations import Situation

@@ -15,12 +15,11 @@ from pgtop_tune.model.bench import BenchProgress, BenchSample, LatencySecond, Ru
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.budget import budget_lines
 from pgtop_tune.tui.dashboard.latency import latency_lines
+from pgtop_tune.tui.dashboard.waits import budget_lines
 from pgtop_tune.tui.load.dialog import run_lines
-from pgtop_tune.tui.parameters.staged import figures_line
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import Line, text_of
+from pgtop_tune.tui.parameters.rows import figures_line
+from pgtop_tune.tui.widgets.lines import UNICODE, Line, text_of
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, backend, bench_sample, frame, postgres_sample
 

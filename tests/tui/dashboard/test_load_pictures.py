@@ -11,10 +11,10 @@ from pgtop_tune.experiment.series import Steps, curves
 from pgtop_tune.model.bench import ScriptReport, StatementReport
 from pgtop_tune.model.run_result import LatencyOf, LatencySummary, RunResult, ServerTimes, StatementTimes
 from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, MakingPreview, MakingProgress
-from pgtop_tune.tui.load.data_set_dialog import made_lines, making_lines, preview_lines, short_words
+from pgtop_tune.tui.load.data_set_dialog import made_lines, making_lines, preview_lines
 from pgtop_tune.tui.load.results_dialog import result_lines, steps_lines, verdict_words
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.widgets.lines import Line, text_of, width
+from pgtop_tune.tui.scene.header import making_words
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, text_of, width
 from tests.support.pictures import assert_picture
 from tests.support.results import asked, failed, result
 
@@ -134,8 +134,8 @@ def test_a_making_shows_share_rate_and_remaining_time() -> None:
     assert (step, words) == ("server-side generate", "1.20M of 6.00M rows, 310k rows/s, 15 s left")
     assert bar.count("█") == 8
     assert bar.endswith(" 20%")
-    assert short_words(progress) == "20%, 15 s left"
-    assert short_words(MakingProgress("vacuum")) == "vacuum"
+    assert making_words(progress) == "20%, 15 s left"
+    assert making_words(MakingProgress("vacuum")) == "vacuum"
 
 
 def test_before_a_making_room_and_what_would_go_are_said() -> None:

@@ -14,18 +14,16 @@ from pgtop_tune.model.postgres import HIDDEN_QUERY
 from pgtop_tune.model.waits import WaitCount, WaitSample
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.budget import budget_lines
+from pgtop_tune.tui.dashboard.explain import PANE_METRICS, explain_lines
 from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.dashboard.latency import latency_lines
 from pgtop_tune.tui.dashboard.panes import Look, tape_lines
 from pgtop_tune.tui.dashboard.screen import ORDER
-from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
+from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits
 from pgtop_tune.tui.dashboard.wal import wal_lines
-from pgtop_tune.tui.scene.explain import PANE_METRICS, explain_lines
 from pgtop_tune.tui.scene.header import ago, footer_lines, header_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, spaced
 from pgtop_tune.tui.widgets.time_axis import CHARTED, time_axis

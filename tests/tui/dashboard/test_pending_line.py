@@ -8,10 +8,9 @@ from pgtop_tune.changes.confirm.pending_sets import Pending
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.trip_wires import trip_wire
-from pgtop_tune.tui.parameters.conditions_dialog import HARM, OFF, SLOWER, suggested
-from pgtop_tune.tui.parameters.pending_line import pending_line
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.parameters.applying import HARM, OFF, SLOWER, suggested
+from pgtop_tune.tui.scene.banners import pending_line
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
 from tests.support.frames import frame
 
 CHANGE = ParameterChange(

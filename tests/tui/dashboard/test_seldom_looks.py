@@ -9,8 +9,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tui.dashboard.sessions import sessions_lines
 from pgtop_tune.tui.pages import locks, sessions
 from pgtop_tune.tui.pages.page import Page
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from tests.support.frames import frame, postgres_sample, session_of
 
 

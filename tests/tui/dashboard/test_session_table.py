@@ -21,8 +21,7 @@ from pgtop_tune.tui.dashboard.session_rows import (
     session_rows,
 )
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD, columns_for, sessions_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from tests.support.frames import EPOCH_MS, backend, host_sample, postgres_sample, session_of
 
 NOW_MS = EPOCH_MS + 1000

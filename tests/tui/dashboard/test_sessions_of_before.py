@@ -10,8 +10,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_rows import session_rows
 from pgtop_tune.tui.dashboard.sessions import sessions_lines
 from pgtop_tune.tui.pages.sessions import PAGE, TABLE
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from tests.support.frames import frame, session_of
 
 GONE = Unavailable(Reason.NO_ANSWER, "connection refused; trying again")

@@ -16,8 +16,7 @@ from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.throughput import since_short, since_title, throughput_lines
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.widgets.lines import Line, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, text_of, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, bench_sample, frame, session_of
 

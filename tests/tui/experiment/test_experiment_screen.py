@@ -15,11 +15,10 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.experiment_control import KILLED
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.experiment.line import experiment_line
-from pgtop_tune.tui.experiment.progress_dialog import detail_lines
-from pgtop_tune.tui.parameters.row import SettingRow, Staged
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.experiment.dialogs import detail_lines
+from pgtop_tune.tui.parameters.rows import SettingRow, Staged
+from pgtop_tune.tui.scene.banners import experiment_line
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
 from tests.support.experiments import BETTER, RUNNING, ScriptedExperiments
 from tests.support.frames import EPOCH_MS, frame
 from tests.support.pictures import assert_picture

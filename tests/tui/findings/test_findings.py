@@ -8,9 +8,8 @@ from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.diagnosis.finding import Diagnosis, FindingKind
 from pgtop_tune.runtime.ports import Step
-from pgtop_tune.tui.findings.line import finding_line
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.scene.banners import finding_line
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
 from tests.diagnosis.test_first_rules import SLOW_WAL, jammed
 from tests.support.frames import parameter
 from tests.support.screens import Rig, ScriptedParameters, running_screen

@@ -22,8 +22,7 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.pages.io import PAGE
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.lines import UNICODE, Line
 from tests.support.frames import frame
 from tests.support.health_facts import spoilt
 

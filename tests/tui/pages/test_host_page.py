@@ -17,14 +17,13 @@ from pgtop_tune.model.host import DiskSample, FileSystemSample, HostFacts, HostS
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.host import host_lines
+from pgtop_tune.tui.dialogs.help import explained, why_untold
 from pgtop_tune.tui.pages.host import PAGE
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, LIMITS, NETWORK, NUMA, PROCESSES
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import PageTable
 from pgtop_tune.tui.pages.screen import PageScreen
-from pgtop_tune.tui.scene.explain import explained, why_untold
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import frame
 from tests.support.host_frames import capped_disks, full_host, full_session

@@ -13,12 +13,11 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.tui.actions import all_pages
 from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
-from pgtop_tune.tui.pages.registry import all_pages
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.widgets.lines import STYLES, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, STYLES, UNICODE, text_of, width
 
 
 class Thing(NamedTuple):

@@ -12,10 +12,8 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages import poolers as page_module
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
-from pgtop_tune.tui.pages.page import PageTable
-from pgtop_tune.tui.pages.row_details import row_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.pages.page import PageTable, row_lines
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
 from tests.support.frames import frame
 from tests.support.pictures import assert_picture
 from tests.support.pooler_frames import AWAY, bouncer, database, pool, poolers

@@ -16,11 +16,9 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages import relations, replication, sessions
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
-from pgtop_tune.tui.pages.page import Page, PageTable
+from pgtop_tune.tui.pages.page import Page, PageTable, row_lines
 from pgtop_tune.tui.pages.relations import TEMP_FILES
-from pgtop_tune.tui.pages.row_details import row_lines
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
 from tests.support.frames import EPOCH_MS, GIB
 from tests.support.pictures import assert_picture
 from tests.support.relation_frames import moment, watched

@@ -14,12 +14,10 @@ from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSa
 from pgtop_tune.model.postgres import Activity, ParameterSample, StatementTotals
 from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages import beside, io, statements
+from pgtop_tune.tui.pages import io, listing, statements
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
-from pgtop_tune.tui.pages.page import Page, PageTable
-from pgtop_tune.tui.pages.row_details import row_lines, row_text
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.pages.page import Page, PageTable, row_lines, row_text
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, text_of, width
 from tests.support.frames import EPOCH_MS, MIB, PARAMETERS, backend, parameter, postgres_sample
 from tests.support.pictures import assert_picture
 from tests.support.statement_frames import HOSTILE, database, io_row, sample, session_with, slru, statement, texts
@@ -307,6 +305,6 @@ def test_the_history_beside_is_of_the_number_sorted_by_also_where_it_is_the_firs
     row = next(iter(statements.TABLE.rows(busy())))  # type: ignore[arg-type]
     view = first_view(statements.TABLE)
     for sort, title in ((view.sort, "ms/s"), ("calls", "calls/s")):
-        column = beside._foremost(statements.TABLE, replace(view, sort=sort), row, None)
+        column = listing._foremost(statements.TABLE, replace(view, sort=sort), row, None)
         assert column is not None
         assert column.title == title

@@ -12,15 +12,13 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import ServerFacts
 from pgtop_tune.model.waits import WaitCount, WaitSample
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.stacked_waits import stacked_waits, waits_needs
+from pgtop_tune.tui.dashboard.waits import stacked_waits, waits_needs
 from pgtop_tune.tui.pages import locks, waits
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
-from pgtop_tune.tui.pages.page import Page, PageTable
-from pgtop_tune.tui.pages.row_details import row_lines, row_text
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import ON, Line, text_of, width
+from pgtop_tune.tui.pages.page import Page, PageTable, row_lines, row_text
+from pgtop_tune.tui.widgets.lines import ASCII, ON, UNICODE, Glyphs, Line, text_of, width
+from pgtop_tune.tui.widgets.phrase import wait_style
 from pgtop_tune.tui.widgets.time_axis import CHARTED
-from pgtop_tune.tui.widgets.wait_style import wait_style
 from tests.support.frames import CORES, EPOCH_MS, postgres_sample, session_of
 from tests.support.pictures import assert_picture
 from tests.support.wait_frames import HOSTILE, UPDATE, queueing_session, waiting_session

@@ -13,9 +13,8 @@ from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange
 from pgtop_tune.model.machine import AfterReboot, Assignment, SystemSetting
 from pgtop_tune.tui.parameters.drawing import details_lines, list_lines, word_lines
-from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, of_machine
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.widgets.lines import Line, text_of, width
+from pgtop_tune.tui.parameters.rows import SettingRow, SettingTable, of_machine
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, text_of, width
 from tests.support.pictures import assert_picture
 from tests.support.screens import parameter
 

@@ -11,17 +11,19 @@ from pgtop_tune.changes.model.change import SYSTEM, Reach, Scope, ScopeKind
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.parameters.row import SettingRow, SettingTable, Staged
-from pgtop_tune.tui.parameters.staged import (
+from pgtop_tune.tui.parameters.rows import (
     Circumstances,
     Conditions,
+    SettingRow,
+    SettingTable,
+    Staged,
     StagedChanges,
     check_reach,
     circumstances,
     set_lines,
     staged_changes,
 )
-from pgtop_tune.tui.widgets.glyphs import ASCII
+from pgtop_tune.tui.widgets.lines import ASCII
 from tests.support.frames import frame
 from tests.support.screens import parameter
 

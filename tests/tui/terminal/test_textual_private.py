@@ -17,8 +17,7 @@ from textual.app import App
 import pgtop_tune
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.terminal.textual_private import DiscreetApp, JobControlDriver, OpensAtOnce
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import Line
+from pgtop_tune.tui.widgets.lines import UNICODE, Line
 
 PACKAGE = Path(pgtop_tune.__file__).parent
 HOME = PACKAGE / "tui/terminal/textual_private.py"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pgtop_tune.base.units import wall_clock, wall_moment
 from pgtop_tune.runtime.ports import TransportState
-from pgtop_tune.tui.time_travel.transport_line import transport_line
-from pgtop_tune.tui.widgets.glyphs import UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.scene.banners import transport_line
+from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
 
 STATE = TransportState(paused=True, speed=4.0, position_s=149.0, length_s=769.0, at_end=False)
 TAKEN_MS = 1_790_000_000_000

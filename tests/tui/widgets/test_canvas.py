@@ -15,8 +15,7 @@ from textual.pilot import Pilot
 
 from pgtop_tune.tui.palette import shipped_themes
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.glyphs import ASCII
-from pgtop_tune.tui.widgets.lines import Line, of_map, on, shaded
+from pgtop_tune.tui.widgets.lines import ASCII, Line, of_map, on, shaded
 
 WIDTH, HEIGHT = 20, 4
 HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07\x9b2J\u202egnp[bold]\n\t\x7f\udc80"

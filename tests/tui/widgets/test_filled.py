@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from pgtop_tune.base import units
 from pgtop_tune.runtime.history import SeriesPoint
-from pgtop_tune.tui.widgets import filled
-from pgtop_tune.tui.widgets.chart import ArmBand, ChartMark
-from pgtop_tune.tui.widgets.columns import mean_columns, worst_columns
-from pgtop_tune.tui.widgets.filled import Area, Level, filled_lines
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import ELSE, ON, SHADE, STYLES, Line, on, text_of, width
+from pgtop_tune.tui.widgets import chart
+from pgtop_tune.tui.widgets.chart import Area, ArmBand, ChartMark, Level, filled_lines, mean_columns, worst_columns
+from pgtop_tune.tui.widgets.lines import ASCII, ELSE, ON, SHADE, STYLES, UNICODE, Glyphs, Line, on, text_of, width
 
 
 def drawn(
@@ -216,23 +213,23 @@ def test_what_was_drawn_before_never_shows(
             return drawn(*areas, levels=levels, columns=9, height=3, top=top, marks=marks, bands=bands)  # noqa: B023
 
         again = once_more()
-        filled._drawing.cache_clear()
+        chart._drawing.cache_clear()
         assert again == once_more()
 
 
-def _drawing() -> filled._Drawing:
-    return filled._Drawing((("cpu", 0, False),), (), 6, 300.0, (UNICODE.rising, UNICODE.densities, UNICODE.shades))
+def _drawing() -> chart._Drawing:
+    return chart._Drawing((("cpu", 0, False),), (), 6, 300.0, (UNICODE.rising, UNICODE.densities, UNICODE.shades))
 
 
 @pytest.mark.parametrize("moved_by", [0, 1, 11, 47])
 def test_a_full_chart_that_moves_on_draws_its_new_columns_alone(moved_by: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    column = filled._Drawing._column
-    contents: list[filled._Content] = [((float(second),), (), "", False) for second in range(300)]
+    column = chart._Drawing._column
+    contents: list[chart._Content] = [((float(second),), (), "", False) for second in range(300)]
     moving = _drawing()
     moving.rows(contents[:190])
     with monkeypatch.context() as counted:
-        counted.setattr(filled._Drawing, "_column", lambda self, *of: made.append(of) or column(self, *of))
+        counted.setattr(chart._Drawing, "_column", lambda self, *of: made.append(of) or column(self, *of))
         rows = moving.rows(contents[moved_by : moved_by + 190])
     assert len(made) == moved_by
     assert rows == _drawing().rows(contents[moved_by : moved_by + 190])

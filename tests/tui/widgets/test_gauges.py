@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.tui.widgets.gauges import bar, heat_strip
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, bar, heat_strip, text_of, width
 
 
 @pytest.mark.parametrize(

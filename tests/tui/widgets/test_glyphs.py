@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs
 
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=lambda glyphs: glyphs.name)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE
-from pgtop_tune.tui.widgets.lines import text_of, width
-from pgtop_tune.tui.widgets.table import Column, Row, column_widths, table_lines
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Column, Row, column_widths, table_lines, text_of, width
 
 COLUMNS = (Column("PID", 6, "right"), Column("user", 6), Column("query", 8, elastic=True))
 

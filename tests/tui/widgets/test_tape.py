@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.tui.widgets.chart import GUTTER, column_of
-from pgtop_tune.tui.widgets.glyphs import ASCII, UNICODE, Glyphs
-from pgtop_tune.tui.widgets.lines import STYLES, text_of, width
-from pgtop_tune.tui.widgets.tape import event_glyph, event_style, tape_lines
+from pgtop_tune.tui.widgets.lines import ASCII, STYLES, UNICODE, Glyphs, text_of, width
+from pgtop_tune.tui.widgets.time_axis import event_glyph, event_style, tape_lines
 
 
 def happened(at_s: float, kind: EventKind, text: str) -> tuple[float, Event]:

@@ -1,17 +1,21 @@
-"""Fields of a small form, one line each: what keys do to them, and how they are drawn. Pure."""
+"""One line of text from the operator: a note, a moment to jump to, a password."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct, field
+from textual import events
 
 from pgtop_tune.base import units
-from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, width
+from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.secret import Secret
+from pgtop_tune.tui.dialogs.dialog import Dialog, T
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, shortened, width, wrapped
 from pgtop_tune.tui.widgets.text_field import TextField
+
+# Fields of a small form, one line each: what keys do to them, and how they are drawn. Pure.
 
 _LABEL_CELLS: Final = 12
 _VALUE_CELLS: Final = 24
@@ -255,3 +259,174 @@ def _typed(text: TextField, remark: str) -> Line:
     typed = text.line(_VALUE_CELLS)
     blank = " " * max(_VALUE_CELLS - 2 - width(typed), 0)
     return (("  ", PLAIN), *typed, (blank, PLAIN), (f" {remark}", "dim"))
+
+
+# A list of words to choose one from.
+
+_WORD_CELLS = 20
+
+
+class Choice(Struct, frozen=True):
+    """One of them.
+
+    Attributes:
+        word: What is returned.
+        remark: Said beside it.
+        style: Of the remark.
+    """
+
+    word: str
+    remark: str = ""
+    style: str = "dim"
+
+
+class ChoiceDialog(Dialog[str]):
+    """Returns the chosen word, None on Escape. A letter goes to the next word that begins with it.
+
+    Args:
+        title: What is chosen.
+        choices: In the order they are shown.
+        at: The word that the cursor begins on.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 96
+
+    def __init__(self, title: str, choices: Sequence[Choice], at: str, glyphs: Glyphs) -> None:
+        super().__init__(title, glyphs, keys="Enter choose  Esc back")
+        self._choices = tuple(choices)
+        words = [choice.word for choice in choices]
+        self._at = words.index(at) if at in words else 0
+
+    def content(self, cells: int) -> list[Line]:
+        """A line per word."""
+        lines: list[Line] = []
+        room = max(cells - _WORD_CELLS - 2, 1)
+        for place, choice in enumerate(self._choices):
+            here = place == self._at
+            lines.append(
+                (
+                    (f"{self.glyphs.pointer} " if here else "  ", "key"),
+                    (choice.word.ljust(_WORD_CELLS), "cursor" if here else PLAIN),
+                    (shortened(f" {choice.remark}", room, self.glyphs.ellipsis), choice.style),
+                )
+            )
+        return lines
+
+    def on_key(self, event: events.Key) -> None:
+        """Moving and choosing."""
+        last = len(self._choices) - 1
+        to = {"up": self._at - 1, "down": self._at + 1, "home": 0, "end": last}.get(event.key)
+        if event.key == "enter":
+            self.dismiss(self._choices[self._at].word)
+        elif to is not None:
+            self._at = min(max(to, 0), last)
+        elif not self._to_letter(event.character):
+            return
+        event.stop()
+        self.repaint()
+
+    def _to_letter(self, character: str | None) -> bool:
+        places = [*range(self._at + 1, len(self._choices)), *range(self._at + 1)]
+        found = (place for place in places if character and self._choices[place].word.startswith(character))
+        place = next(found, None)
+        self._at = self._at if place is None else place
+        return place is not None
+
+
+class PromptDialog(Dialog[T]):
+    """Returns what `accept` makes of the text, None on Escape.
+
+    Args:
+        title: What is asked for.
+        hint: How to say it, one sentence.
+        accept: Turns the text into the result; a PgtopError it raises is shown and the text stays for correction.
+        masked: Draw asterisks.
+    """
+
+    def __init__(
+        self, title: str, hint: str, accept: Callable[[str], T], glyphs: Glyphs, *, masked: bool = False
+    ) -> None:
+        super().__init__(title, glyphs, keys="Enter ok  Esc back")
+        self._hint = hint
+        self._accept = accept
+        self._field = TextField(masked=masked)
+
+    def content(self, cells: int) -> list[Line]:
+        """The field, what was wrong with it, the hint."""
+        field: Line = (("> ", "label"), *self._field.line(cells - 2))
+        return [field, *self.foot(cells), *wrapped(self._hint, cells, "dim")]
+
+    def on_key(self, event: events.Key) -> None:
+        """Typing."""
+        if event.key == "enter":
+            event.stop()
+            self._submit()
+        elif self._field.press(event.key, event.character):
+            event.stop()
+            self.say()
+            self.repaint()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text from the terminal's clipboard."""
+        event.stop()
+        self._field.insert(event.text)
+        self.repaint()
+
+    def _submit(self) -> None:
+        try:
+            result = self._accept(self._field.text)
+        except PgtopError as problem:
+            self.say(str(problem))
+            self.repaint()
+            return
+        self._field.replace("")
+        self.dismiss(result)
+
+
+class PasswordDialog(PromptDialog[Secret]):
+    """Returns the password, a Secret from the moment it is complete; None on Escape.
+
+    Args:
+        who: Whom it is for, as the server says it: "bench@db1:5432". Foreign text.
+    """
+
+    def __init__(self, who: str, glyphs: Glyphs) -> None:
+        hint = "It stays in memory for this session only, and is never written."
+        super().__init__(f"password for {who}", hint, Secret, glyphs, masked=True)
+
+
+class FormDialog(Dialog[T]):
+    """A dialog with a form: typing into its fields, pasting, and taking back what is being typed.
+
+    Attributes:
+        form: Its fields; subclasses set it.
+    """
+
+    form: Form
+
+    def changed(self) -> None:
+        """Called when a field has another value by a paste, or again the one before."""
+
+    def paste(self, text: str) -> None:
+        """Paste into the field in focus."""
+        self.form.focused.paste(text)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Text from the terminal's clipboard, into the field in focus."""
+        event.stop()
+        self.paste(event.text)
+        self.changed()
+        self.repaint()
+
+    def action_close(self) -> None:
+        """While a value is typed it takes that back; else it leaves."""
+        if not self.form.discard():
+            self.leave()
+        else:
+            self.changed()
+            self.repaint()
+
+    def leave(self) -> None:
+        """Closes it."""
+        self.dismiss(None)

@@ -63,7 +63,7 @@ class SourceActions:
 
     def ask_note(self) -> None:
         """Asks for a note and puts it on the tape."""
-        from pgtop_tune.tui.dialogs.prompt import PromptDialog
+        from pgtop_tune.tui.dialogs.entry import PromptDialog
 
         hint = "The note appears on the tape at this time, and in the recording."
         self._context.app.push_screen(PromptDialog[str]("note", hint, str.strip, self._context.glyphs), self._note)
@@ -106,7 +106,7 @@ class SourceActions:
 
     def ask_password(self) -> None:
         """Asks for the password the server wants."""
-        from pgtop_tune.tui.dialogs.prompt import PasswordDialog
+        from pgtop_tune.tui.dialogs.entry import PasswordDialog
 
         target = self._context.options.target or "the server"
         self._context.app.push_screen(PasswordDialog(target, self._context.glyphs), self._take_password)

@@ -1,13 +1,12 @@
-"""Cancel, terminate and EXPLAIN: asks first, with the SQL and the queries, then shows the result."""
+"""The keys for sessions of the server: cancel, terminate and EXPLAIN, after a question with the SQL and the queries."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from textual import events
-from textual.app import App
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
@@ -18,15 +17,21 @@ from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutco
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.statement_plan import StatementToPlan
-from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.actions import key_name, keys_of
 from pgtop_tune.tui.dashboard.session_details import find
-from pgtop_tune.tui.dialogs.confirm import AnswerKey, ConfirmDialog, Paragraph
-from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.terminal.clipboard import copy
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import Line, hanging, wrapped
+from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph
+from pgtop_tune.tui.scene.scene import SceneScreen
+from pgtop_tune.tui.widgets.lines import Glyphs, Line, hanging, wrapped
+
+if TYPE_CHECKING:
+    from pgtop_tune.tui.actions import Action
+    from pgtop_tune.tui.app_context import AppContext
+    from pgtop_tune.tui.controls import Services
+    from pgtop_tune.tui.time_travel import TimeTravel
+
+# Cancel, terminate and EXPLAIN: asks first, with the SQL and the queries, then shows the result.
 
 # What EXPLAIN says of a session's statement, to read and to copy.
 
@@ -66,8 +71,7 @@ class PlanDialog(Dialog[None]):
         """Scrolling, copying."""
         if event.key == "y":
             event.stop()
-            said = copy(self.app, "\n".join(self._plan.lines), "the plan is in your terminal's clipboard")
-            self.app.notify(said, markup=False)
+            self.copy("\n".join(self._plan.lines), "the plan is in your terminal's clipboard")
         elif event.key in ("enter", "e"):
             event.stop()
             self.dismiss(None)
@@ -88,34 +92,93 @@ AskPlan = Callable[[PlanRisk | None], Coroutine[Any, Any, QueryPlan | PlanRisk]]
 
 
 class SessionActions:
-    """Cancel, terminate and EXPLAIN from the screen; coroutines run in workers of the application.
+    """Cancel, terminate and EXPLAIN of what is selected; never of sessions of the past.
 
     Args:
-        app: Where questions are asked.
-        control: The door to the server.
-        client: The way to it.
-        glyphs: What questions are drawn with.
+        context: The application.
+        time_travel: The moment shown.
+        offered: The actions of this session, for the name of a key.
     """
 
-    def __init__(self, app: App[Any], control: BackendControl, client: EngineClient, glyphs: Glyphs) -> None:
-        self._app = app
-        self._control = control
-        self._client = client
-        self._glyphs = glyphs
+    def __init__(self, context: AppContext, time_travel: TimeTravel, offered: Sequence[Action]) -> None:
+        self._context = context
+        self._time_travel = time_travel
+        self._offered = offered
+        self._ask_signal = context.served(self._signal)
+        self._ask_plan = context.served(self._explain)
+        self._ask_statement_plan = context.served(self._explain_statement)
 
-    async def signal(
-        self, act: BackendAct, session: Session, chosen: Sequence[BackendKey], listed: Sequence[BackendKey]
+    def signal(self, name: str) -> None:
+        """Cancels or terminates the chosen sessions, after a question."""
+        screen = self._context.app.screen
+        if isinstance(screen, SceneScreen):
+            self._ask_signal(name, screen.session, screen.chosen_backends(), screen.listed_backends())
+
+    def signal_one(self, name: str, pid: int, started_ms: int | None) -> None:
+        """Cancels or terminates one session, after a question."""
+        self._ask_signal(name, self._time_travel.shown, ((pid, started_ms),), ())
+
+    def _signal(
+        self,
+        services: Services,
+        name: str,
+        session: Session,
+        chosen: Sequence[BackendKey],
+        listed: Sequence[BackendKey],
+    ) -> None:
+        if self._time_travel.in_past:
+            # What a session does now may be something else by far: it is not ended for what it did then.
+            keymap = self._context.options.keymap
+            (live,) = (key_name(keys_of(action, keymap)[0]) for action in self._offered if action.id == "live")
+            self._context.tell(f"the screen shows the past; {live} returns to live, then {name}", "warning")
+        elif services.backends is not None:
+            work = self._signalled(services.backends, BackendAct(name), session, chosen, listed)
+            self._context.run_telling(work, _GROUP)
+
+    def explain(self) -> None:
+        """Shows the plan of what the selected session runs."""
+        screen = self._context.app.screen
+        if not isinstance(screen, SceneScreen):
+            return
+        statement = screen.chosen_statement()
+        if isinstance(statement, str):
+            self._context.tell(statement, "warning")
+        elif statement is not None:
+            self._ask_statement_plan(statement)
+        else:
+            self._ask_plan(screen.session, screen.chosen_backends())
+
+    def explain_one(self, pid: int, started_ms: int | None) -> None:
+        """Shows the plan of what that session runs."""
+        self._ask_plan(self._time_travel.shown, ((pid, started_ms),))
+
+    def _explain(self, services: Services, session: Session, chosen: Sequence[BackendKey]) -> None:
+        if services.backends is not None:
+            self._context.run_telling(self._explained(services.backends, session, chosen), _GROUP)
+
+    def _explain_statement(self, services: Services, statement: StatementToPlan) -> None:
+        control = services.backends
+        if control is not None:
+            plan = control.plan_statement
+            work = self._planned(_STATEMENT, lambda agreed: plan(statement, agreed))
+            self._context.run_telling(work, _GROUP)
+
+    async def _signalled(
+        self,
+        control: BackendControl,
+        act: BackendAct,
+        session: Session,
+        chosen: Sequence[BackendKey],
+        listed: Sequence[BackendKey],
     ) -> tuple[str, bool]:
-        """Asks, signals, and puts a note on the tape.
+        """Asks, signals, and puts a note on the tape; one sentence on the result, and whether all is well.
 
         Args:
+            control: The door to the server.
             act: What to do.
             session: Where the sessions were seen.
             chosen: The tagged sessions, or the selected one.
             listed: Every session that the filter shows; () without a filter.
-
-        Returns:
-            One sentence on what came of it, and whether all is well.
         """
         every = tuple(key for key in listed if _is_client(_seen(session, key)))
         if not chosen and not every:
@@ -123,13 +186,17 @@ class SessionActions:
         wanted: tuple[BackendKey, ...] = tuple(chosen) or every
         more = every if len(every) > 1 and set(every) != set(wanted) else ()
         try:
-            answer = await self._app.push_screen_wait(await self._question(act, session, wanted, len(more)))
+            answer = await self._context.app.push_screen_wait(
+                await self._question(control, act, session, wanted, len(more))
+            )
             if answer is not None and more and not answer:
                 wanted = more
-                answer = await self._app.push_screen_wait(await self._question(act, session, wanted, 0))
+                answer = await self._context.app.push_screen_wait(
+                    await self._question(control, act, session, wanted, 0)
+                )
             if not answer:
                 return "nothing was done", True
-            results = await self._client.ask(self._control.signal(act, wanted))
+            results = await self._context.client.ask(control.signal(act, wanted))
         except PgtopError as problem:
             return str(problem), False
         self._note(act, session, results)
@@ -137,47 +204,38 @@ class SessionActions:
             each.outcome in (BackendOutcome.DONE, BackendOutcome.GONE) for each in results
         )
 
-    async def explain(self, session: Session, chosen: Sequence[BackendKey]) -> tuple[str, bool]:
-        """Shows the plan of what a session runs; asks before, where only a powerful role could plan it.
-
-        Returns:
-            Why there is none, and False; ("", True) once it was shown.
-        """
+    async def _explained(
+        self, control: BackendControl, session: Session, chosen: Sequence[BackendKey]
+    ) -> tuple[str, bool]:
+        """Shows the plan of what a session runs; asks before, where only a powerful role could plan it."""
         if len(chosen) != 1:
             return "select one session at a time for a plan" if chosen else _SELECT, False
         backend = _seen(session, chosen[0])
         if backend is None or not backend.query:
             return "EXPLAIN does not take this session's statement", False
         key, seen = chosen[0], backend.query
-        return await self._planned(f"session {key[0]}", lambda agreed: self._control.explain(key, seen, agreed))
-
-    async def explain_statement(self, statement: StatementToPlan) -> tuple[str, bool]:
-        """As `explain`, of a statement that may not run now."""
-        plan = self._control.plan_statement
-        return await self._planned(_STATEMENT, lambda agreed: plan(statement, agreed))
+        return await self._planned(f"session {key[0]}", lambda agreed: control.explain(key, seen, agreed))
 
     async def _planned(self, whose: str, ask: AskPlan) -> tuple[str, bool]:
         try:
-            plan = await self._client.ask(ask(None))
+            plan = await self._context.client.ask(ask(None))
             while isinstance(plan, PlanRisk):
-                if not await self._app.push_screen_wait(_risk_question(whose, plan, self._glyphs)):
+                if not await self._context.app.push_screen_wait(_risk_question(whose, plan, self._context.glyphs)):
                     return "no plan was made", True
-                plan = await self._client.ask(ask(plan))
+                plan = await self._context.client.ask(ask(plan))
         except PgtopError as problem:
             return f"no plan: {problem}", False
-        await self._app.push_screen_wait(PlanDialog(whose, plan, self._glyphs))
+        await self._context.app.push_screen_wait(PlanDialog(whose, plan, self._context.glyphs))
         return "", True
 
     async def _question(
-        self, act: BackendAct, session: Session, wanted: Sequence[BackendKey], more: int
+        self, control: BackendControl, act: BackendAct, session: Session, wanted: Sequence[BackendKey], more: int
     ) -> ConfirmDialog[bool]:
-        control = self._control
-
         async def compose() -> list[str]:
             return [control.statement(act, key) for key in wanted[:_LISTED]]
 
         said: list[Paragraph] = []
-        for key, statement in zip(wanted, await self._client.ask(compose()), strict=False):
+        for key, statement in zip(wanted, await self._context.client.ask(compose()), strict=False):
             said += [Paragraph(_introduced(key, _seen(session, key)), "strong"), Paragraph(statement)]
         if len(wanted) > _LISTED:
             said.append(Paragraph(f"and {len(wanted) - _LISTED} more of the same kind", "warning"))
@@ -186,7 +244,7 @@ class SessionActions:
         if more:
             choices.append(AnswerKey(("a",), f"{act} all {more} filtered client sessions; asks again", False))
         title = f"{act} the statement of {what}" if act is BackendAct.CANCEL else f"{act} {what}"
-        return ConfirmDialog(title, said, choices, self._glyphs)
+        return ConfirmDialog(title, said, choices, self._context.glyphs)
 
     def _note(self, act: BackendAct, session: Session, results: Sequence[BackendResult]) -> None:
         done = [each.backend for each in results if each.outcome is BackendOutcome.DONE]
@@ -194,7 +252,7 @@ class SessionActions:
             return
         who = str(done[0][0]) if len(done) == 1 else f"×{len(done)}"
         detail = "; ".join(_introduced(key, _seen(session, key)) for key in done[:_LISTED])
-        self._client.note(EventKind.NOTE, f"{_PAST[act]} {who}", detail)
+        self._context.client.note(EventKind.NOTE, f"{_PAST[act]} {who}", detail)
 
 
 def _risk_question(whose: str, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bool]:
@@ -257,3 +315,6 @@ def _summary(act: BackendAct, results: Sequence[BackendResult]) -> str:
     )
     reasons = dict.fromkeys(each.detail for each in results if each.detail)
     return "\n".join([words, *reasons])
+
+
+_GROUP = "sessions"

@@ -2,27 +2,137 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
 from textual import events
 
-from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import count, duration
 from pgtop_tune.metrics.load import under_way
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.runtime.engine import EngineClient
-from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentControl, ExperimentPreview, ExperimentRequest
+from pgtop_tune.runtime.experiment_control import (
+    ArmValues,
+    ExperimentControl,
+    ExperimentPreview,
+    ExperimentRequest,
+    ExperimentState,
+    ExperimentView,
+)
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph
 from pgtop_tune.tui.parameters.applying import Applying
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
-from pgtop_tune.tui.parameters.row import SettingRow
-from pgtop_tune.tui.widgets.glyphs import Glyphs
-from pgtop_tune.tui.widgets.lines import PLAIN, Line, labelled, wrapped
+from pgtop_tune.tui.parameters.rows import SettingRow
+from pgtop_tune.tui.scene.banners import experiment_line
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, labelled, wrapped
+
+# Details of an experiment: values, pairs, every figure, the trade; stop, copy, and B kept.
+
+_RUNNING: Final = "s stop  y copy  Esc back"
+_OVER: Final = "{keep}y copy  Esc put aside"
+_TABLE: Final = "figure "
+"""How the table of `switchback.words.text` begins; a sentence and an empty line follow it."""
+_COLUMN: Final = re.compile(r"\S+(?: \S+)*")
+"""A heading of the table: two blanks stand between columns."""
+_SHORTER: Final = ((" per transaction", "/tx"), ("budget ", ""))
+_SHORT_HEADS: Final = {"B against A": "B to A"}
+_FIRST_PAIR: Final = "The first pair of blocks is being measured; figures follow when it is complete."
+
+
+def detail_lines(state: ExperimentState, cells: int, glyphs: Glyphs) -> list[Line]:
+    """What is known of an experiment, lines of at most so many cells."""
+    lines: list[Line] = [experiment_line(state, cells, glyphs, "", ""), ()]
+    for paragraph in _narrowed((state.details or _FIRST_PAIR).split("\n"), cells):
+        lines += wrapped(paragraph, cells, PLAIN) if paragraph else [()]
+    return lines
+
+
+def _narrowed(text: list[str], cells: int) -> list[str]:
+    """The text with shorter words in its table, where that is wider than so many cells."""
+    first = next((at for at, line in enumerate(text) if line.startswith(_TABLE)), None)
+    if first is None or "" not in text[first:] or max(map(len, text[first:])) <= cells:
+        return text
+    last = text.index("", first) - 1
+    begins = [found.start() for found in _COLUMN.finditer(text[first])]
+    rows = [[line[at:until].strip() for at, until in pairwise([*begins, None])] for line in text[first:last]]
+    for row in rows:
+        for long, short in _SHORTER:
+            row[0] = row[0].replace(long, short)
+    rows[0] = [_SHORT_HEADS.get(head, head) for head in rows[0]]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return [*text[:first], *lines, *text[last:]]
+
+
+class ProgressDialog(Dialog[ExperimentState]):
+    """Returns an experiment that is over: its verdict has been read.
+
+    Args:
+        experiments: Of this screen, or of other programs.
+        client: The way to it.
+        glyphs: What it is drawn with.
+        keep: Keeps a better B.
+    """
+
+    CELLS = 110
+
+    def __init__(
+        self, experiments: ExperimentView, client: EngineClient, glyphs: Glyphs, keep: Callable[[], None]
+    ) -> None:
+        super().__init__("experiment", glyphs, keys=_RUNNING, low=True)
+        self._experiments = experiments
+        self._client = client
+        self._keep = keep
+
+    def content(self, cells: int) -> list[Line]:
+        """See `detail_lines`."""
+        state = self._experiments.state()
+        keep = "Y keep B  " if state.better else ""
+        self.captions("experiment", _RUNNING if state.under_way else _OVER.format(keep=keep))
+        return [*detail_lines(state, cells, self.glyphs), *self.foot(cells)]
+
+    def frames_arrived(self, session: Session) -> None:
+        """It goes on."""
+        self.repaint()
+
+    def on_key(self, event: events.Key) -> None:
+        """Stop, copy, keep, scroll."""
+        state = self._experiments.state()
+        if event.key == "y":
+            self.copy(state.details, "the result is in your terminal's clipboard")
+        elif event.key == "s" and state.under_way:
+            self._ask_to_stop()
+        elif event.key == "Y" and state.better and not state.under_way:
+            self._keep()
+            self.dismiss(None)
+        elif not self.scroll_key(event.key):
+            return
+        event.stop()
+        self.repaint()
+
+    def _ask_to_stop(self) -> None:
+        where = self._experiments.state().where
+        which, load = (f" ({where})", "") if where else ("", "; the load goes on")
+        said = (Paragraph(f"The experiment{which} ends without a verdict. Everything is put back{load}."),)
+        choices = (AnswerKey(("y", "enter"), "stop it", True),)
+        self.app.push_screen(ConfirmDialog("stop the experiment?", said, choices, self.glyphs), self._answered)
+
+    def _answered(self, stop: bool | None) -> None:
+        if stop:
+            self.work(self._client.ask(self._experiments.stop()), "stopping")
+            self.repaint()
+
+    def action_close(self) -> None:
+        """A verdict that was read is put aside."""
+        state = self._experiments.state()
+        self.dismiss(None if state.under_way else state)
+
 
 _KEYS: Final = "Enter start  + - time  p parameters  b load  Esc back"
 _MINUTES: Final = (3, 5, 10, 20, 30, 60, 120)
@@ -156,8 +266,6 @@ class StartDialog(Dialog[ExperimentRequest]):
         self._minutes = _USUAL
         self._asked: tuple[object, ...] = ()
         self._preview: ExperimentPreview | None = None
-        self._problem = ""
-        self._busy = ""
 
     @property
     def _for_s(self) -> float:
@@ -189,12 +297,10 @@ class StartDialog(Dialog[ExperimentRequest]):
 
     def on_mount(self) -> None:
         """Asks for the values in force."""
-        super().on_mount()
         self._ask_anew()
 
     def on_screen_resume(self) -> None:
         """Something may have been staged, or a load begun."""
-        super().on_screen_resume()
         self._ask_anew()
 
     def _ask_anew(self) -> None:
@@ -202,15 +308,12 @@ class StartDialog(Dialog[ExperimentRequest]):
         load, wanted = self._load, tuple((row.name, value) for row, value in self._live)
         asked = (wanted, None if load.run is None else load.run.run, load.usable)
         if asked != self._asked:
-            self._asked, self._problem = asked, ""
-            self.run_worker(self._ask(wanted, load.run), group="look", exclusive=True)
+            self._asked = asked
+            self.say()
+            self.work(self._ask(wanted, load.run), group="look")
 
     async def _ask(self, wanted: tuple[tuple[str, str], ...], run: BenchRun | None) -> None:
-        try:
-            self._preview = await self._client.ask(self._experiments.look(wanted, run))
-        except PgtopError as problem:
-            self._problem = str(problem)
-        self.repaint()
+        self._preview = await self._client.ask(self._experiments.look(wanted, run))
 
     def content(self, cells: int) -> list[Line]:
         """The values, the load, the time and the noise."""
@@ -230,10 +333,7 @@ class StartDialog(Dialog[ExperimentRequest]):
             if score := self._preview.score:
                 lines += labelled("score", score, cells, PLAIN, _LABEL_CELLS)
         lines += [(), *wrapped("Each switch is a change set of the journal; at the end all is put back.", cells, "dim")]
-        lines += wrapped(self._problem, cells, "critical")
-        if self._busy:
-            lines.append(((f"{self._busy} {self.glyphs.ellipsis}", "dim"),))
-        return lines
+        return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
         """A load begins or ends."""
@@ -246,7 +346,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         if event.key in ("plus", "minus", "right", "left"):
             by = 1 if event.key in ("plus", "right") else -1
             self._minutes = min(max(self._minutes + by, 0), len(_MINUTES) - 1)
-        elif event.key == "enter" and not self._busy:
+        elif event.key == "enter" and not self.busy:
             self._begin()
         elif event.key in self._ways:
             self._ways[event.key]()
@@ -258,28 +358,21 @@ class StartDialog(Dialog[ExperimentRequest]):
     def _begin(self) -> None:
         load = self._load
         if self._live and self._preview is None:
-            self._problem = "the server has not answered yet: press Enter again"
+            self.say("the server has not answered yet: press Enter again")
             return
         names = {each.name for each in (self._preview.values if self._preview else ()) if not each.refused}
         if not names:
-            self._problem = "no staged value can be compared in a running load"
+            self.say("no staged value can be compared in a running load")
         elif not load.usable:
-            self._problem = "an experiment needs a load: b starts one"
+            self.say("an experiment needs a load: b starts one")
         else:
-            self._busy, self._problem = "starting", ""
-            self.run_worker(self._start([(row, b) for row, b in self._live if row.name in names], load), group="start")
+            self.work(self._start([(row, b) for row, b in self._live if row.name in names], load), "starting")
 
     async def _start(self, values: Sequence[tuple[SettingRow, str]], load: LoadFound) -> None:
-        try:
-            applying = Applying(self.app, self._changes, self._scope, self.glyphs)
-            confirmed = await applying.unlock([row for row, _ in values], ends=True)
-            if confirmed is not None:
-                wanted = tuple((row.name, value) for row, value in values)
-                request = ExperimentRequest(wanted, load.run, self._for_s, confirmed)
-                await self._client.ask(self._experiments.start(request))
-                self.dismiss(request)
-                return
-        except PgtopError as problem:
-            self._problem = str(problem)
-        self._busy = ""
-        self.repaint()
+        applying = Applying(self.app, self._changes, self._scope, self.glyphs)
+        confirmed = await applying.unlock([row for row, _ in values], ends=True)
+        if confirmed is not None:
+            wanted = tuple((row.name, value) for row, value in values)
+            request = ExperimentRequest(wanted, load.run, self._for_s, confirmed)
+            await self._client.ask(self._experiments.start(request))
+            self.dismiss(request)

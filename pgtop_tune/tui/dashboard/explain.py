@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import Final
 
-from msgspec import Struct
-
-from pgtop_tune.base.units import count
 from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall, waits
-from pgtop_tune.metrics.catalogue import Keyed, Metric
-from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD
-from pgtop_tune.tui.widgets.lines import PLAIN, Line
-from pgtop_tune.tui.widgets.phrase import padded
-
-
-class Described(Protocol):
-    """A row of the catalogue, whatever its kind."""
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def unit(self) -> str: ...
-    @property
-    def definition(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-
-
-class Entry(Struct, frozen=True):
-    """A number that is no metric of its own."""
-
-    title: str
-    unit: str
-    definition: str
-    source: str
-
+from pgtop_tune.tui.dialogs.help import Described, Entry, explained, why_untold
+from pgtop_tune.tui.widgets.lines import Line
 
 _LATENCY: Final = Entry(
     "mean max",
@@ -138,35 +108,3 @@ def explain_lines(pane: str, width: int, frame: Frame | None = None) -> list[Lin
     for metric in PANE_METRICS[pane]:
         lines += explained(metric, width, why_untold(metric, frame))
     return lines
-
-
-def why_untold(metric: Described | str, frame: Frame | None) -> str:
-    """Why the source of host numbers does not have a figure; "" where it has.
-
-    Args:
-        metric: A row of the catalogue, or its id.
-        frame: The newest.
-    """
-    id_ = metric if isinstance(metric, str) else metric.id if isinstance(metric, (Metric, Keyed)) else ""
-    why = None if frame is None else untold(frame, id_)
-    return "" if why is None else str(why)
-
-
-def explained(metric: Described, width: int, absent: str = "") -> list[Line]:
-    """One number: title and unit, definition, source, critical line, why it is not there; wrapped to the width."""
-    unit = f" ({metric.unit})" if metric.unit else ""
-    critical = getattr(metric, "critical", None)
-    line = f"; red from {count(critical)}" if critical is not None else ""
-    return [
-        padded(((metric.title, "title"), (unit + line, "label")), width),
-        *_wrapped(metric.definition, width, PLAIN),
-        *_wrapped(metric.source, width, "dim"),
-        *(_wrapped(f"unknown here: {absent}", width, "warning") if absent else ()),
-        ((" " * width, PLAIN),),
-    ]
-
-
-@lru_cache(maxsize=2048)
-def _wrapped(text: str, width: int, style: str) -> Sequence[Line]:
-    room = max(width - 3, 10)
-    return tuple(padded((("  ", PLAIN), (part, style)), width) for part in textwrap.wrap(text, room))

@@ -1,1 +1,0 @@
-"""What binds now: the line at the top of every page, and the list behind it."""

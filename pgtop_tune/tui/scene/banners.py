@@ -1,0 +1,419 @@
+"""The lines of a scene that come and go: what binds now, marks, a replay, a pending change set, an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import clock, wall_clock, wall_moment
+from pgtop_tune.changes.model.change_set import value_before
+from pgtop_tune.diagnosis.finding import Diagnosis, Finding, FindingKind, ParameterAdvice
+from pgtop_tune.metrics.durability import at_risk, switched_risks
+from pgtop_tune.runtime.experiment_control import KILLED, ArmValues, ExperimentState
+from pgtop_tune.runtime.ports import TransportState
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.runtime.window import Marks, Window
+from pgtop_tune.tui.actions import NAMES
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, fit, shortened, text_width, width
+from pgtop_tune.tui.widgets.phrase import Phrase, fitting, lasting
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.confirm.pending_sets import Pending
+
+if TYPE_CHECKING:
+    from pgtop_tune.changes.confirm.pending_sets import Pending
+    from pgtop_tune.changes.model.change_set import Change
+
+# The line of the marked windows.
+
+
+def marks_line(marks: Marks, cells: int, glyphs: Glyphs, began_ms: float, begin: str, end: str, table: str) -> Line:
+    """One line of at most so many cells.
+
+    Args:
+        began_ms: When the session's clock was 0, see `began_ms`.
+        begin, end, table: The keys that set a begin, an end, and open the table.
+    """
+    title: Line = ((" marks  ", "title"),)
+    shown = [*_windows(marks, glyphs, began_ms), *_following(marks, begin, end, table)]
+    return (*title, *fitting(shown, cells - 8, ("   ", "dim")))
+
+
+def began_ms(session: Session) -> float:
+    """Milliseconds since the epoch at the session's 0: windows are told in times of day, as charts are."""
+    return 0.0 if session.now is None else session.now.taken_at_ms - 1000.0 * session.now.elapsed_s
+
+
+def _windows(marks: Marks, glyphs: Glyphs, began_ms: float) -> Iterator[Phrase]:
+    alone = len(marks.windows) == 1 and marks.begun_s is None
+    names = ("window",) if alone else ("A", "B")
+    for name, window in zip(names, marks.windows, strict=False):
+        label, words = (f"{name} ", "label"), span_words(window, began_ms)
+        yield Phrase((label, (words, "strong")), 0, (label, (_span(window, began_ms), "strong")))
+    if marks.begun_s is not None:
+        since = _time_of_day(marks.begun_s, began_ms)
+        yield Phrase(((f"{names[len(marks.windows)]} ", "label"), (f"{since}{glyphs.ellipsis}", "strong")))
+
+
+def _following(marks: Marks, begin: str, end: str, table: str) -> Iterator[Phrase]:
+    """What the keys do next."""
+    if marks.begun_s is not None:
+        yield _key(end, "ends it here", "ends it", 1)
+    elif len(marks.windows) == 1:
+        yield _key(table, "compare with the time before", "compare", 1)
+        yield _key(begin, "starts window B", "a second", 2)
+    else:
+        yield _key(table, "what differs", "compare", 1)
+        yield _key(begin, "starts over", "anew", 2)
+    yield _key("Esc", "clears", "clears", 3)
+
+
+def _key(key: str, words: str, short: str, rank: int) -> Phrase:
+    return Phrase(((key, "key"), (f" {words}", "dim")), rank, ((key, "key"), (f" {short}", "dim")))
+
+
+def span_words(window: Window, began_ms: float) -> str:
+    """`12:40:10–12:41:40 (1m30s)`."""
+    return f"{_span(window, began_ms)} ({lasting(window.seconds)})"
+
+
+def _span(window: Window, began_ms: float) -> str:
+    since, until = (_time_of_day(at_s, began_ms) for at_s in (window.since_s, window.until_s))
+    return f"{since}–{until}"
+
+
+def _time_of_day(at_s: float, began_ms: float) -> str:
+    return wall_clock(round(began_ms + 1000.0 * at_s))
+
+
+# Where a replay stands, in one line: playing or not, position and length, speed, a bar.
+
+_ROOM_FOR_TIME: Final = 70
+_ROOM_FOR_DATE: Final = 100
+
+
+def transport_line(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: int | None = None) -> Line:
+    """One line of so many cells.
+
+    Args:
+        state: Of the replay.
+        cells: Width.
+        glyphs: For the bar.
+        shown_ms: When the frame shown was taken, milliseconds since the epoch; None before the first.
+    """
+    doing, style = _doing(state)
+    figures: Line = (
+        (" replay ", "title"), (doing.ljust(8), style), (clock(state.position_s), "strong"),
+        (f" / {clock(state.length_s)}  ", PLAIN),
+        *_taken(shown_ms, cells), (f"{state.speed:g}{glyphs.times} ".ljust(7), PLAIN),
+    )  # fmt: skip
+    room = cells - width(figures) - 1
+    if room < 4:
+        return fit(figures, cells)
+    share = state.position_s / state.length_s if state.length_s > 0 else 1.0
+    done = min(max(round(share * (room - 1)), 0), room - 1)
+    played, left = glyphs.rule * done, glyphs.rule * (room - 1 - done)
+    return (*figures, (played, "series-1"), (glyphs.bullet, "strong"), (left, "dim"))
+
+
+def _taken(shown_ms: int | None, cells: int) -> Line:
+    """The moment by the calendar, in the time zone of whoever looks; with little room only the time of day."""
+    if shown_ms is None or cells < _ROOM_FOR_TIME:
+        return ()
+    said = wall_moment(shown_ms) if cells >= _ROOM_FOR_DATE else wall_clock(shown_ms)
+    return ((f"{said}  ", "label"),)
+
+
+def _doing(state: TransportState) -> tuple[str, str]:
+    if state.at_end and state.growing and not state.paused:
+        return "follows", "good"
+    if state.at_end:
+        return "end", "warning"
+    return ("paused", "warning") if state.paused else ("playing", "good")
+
+
+# A change set that is pending, and a change in a few words.
+
+
+def brought(change: Change) -> str:
+    """What the change brought: what was read back, or what was asked for where that waits for a restart."""
+    return change.value if change.message and change.value is not None else change.shown_after
+
+
+def told(change: Change) -> str:
+    """A change in a few words: "max_wal_size 1GB→16GB"."""
+    return f"{change.name} {value_before(change)}→{brought(change)}"
+
+
+def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:
+    """One line of at most so many cells.
+
+    Args:
+        pending: The set that awaits confirmation.
+        now_ms: Milliseconds since the epoch.
+        cells: Width.
+        glyphs: Characters.
+        keep, undo: The keys.
+    """
+    what = "; ".join(told(change) for change in pending.changes).replace("→", glyphs.arrow)
+    if pending.reverting:
+        failed = f" ({pending.problem}; retrying)" if pending.problem else ""
+        return fit(((f" reverting: {pending.reverting}{failed}: {what}", "critical"),), cells)
+    left_s = pending.remaining_s(now_ms)
+    wires = "" if not pending.wires else f"or at {' '.join(wire.text for wire in pending.wires)}"
+    adopted = f"adopted from {pending.adopted_from}" if pending.adopted_from else ""
+    parts = (
+        Phrase(((f"auto-revert in {left_s:.0f} s", "critical" if left_s < 10 else "warning"),)),
+        Phrase(((keep, "key"), (" confirm", PLAIN))),
+        Phrase(((undo, "key"), (" undo", PLAIN))),
+        Phrase(((pending.problem, "critical"),) if pending.problem else (), 1),
+        Phrase(((what, "strong"),), 1),
+        Phrase(((f"{glyphs.separator} {adopted}", "warning"),) if adopted else (), 2),
+        Phrase(((f"{glyphs.separator} {wires}", "dim"),) if wires else (), 3),
+    )
+    return ((" ", PLAIN), *fitting(parts, cells - 1, ("  ", PLAIN)))
+
+
+# The line of an experiment above the footer: phase, arm, pair, time and estimate; at the end the verdict. Pure.
+
+_VALUE: Final = 24
+_PHASES: Final = {
+    "checking the values": "checking",
+    "putting back": "restoring",
+    "copying the server": "copying",
+    "cloning the copy": "cloning",
+    "starting both copies": "starting",
+    "exchanging the settings of the copies": "exchanging",
+    "removing the copies": "removing",
+}
+_PHASE_CELLS: Final = 10
+_BY_TURNS: Final = "A/B"
+_STEPS: Final = {"tuning": "step"}
+_NOTHING_YET: Final = {"tuning": "unconfirmed"}
+"""By kind of experiment, where they are no pairs."""
+_GAP: Final = "  "
+_PERCENT_CELLS: Final = 6
+_STYLES: Final = {"better": "good", "worse": "critical", "equivalent": "strong"}
+_WORDS: Final = {"better": "B is better", "worse": "B is worse", "equivalent": "A and B are equivalent within 2 %"}
+
+
+def values_words(values: tuple[ArmValues, ...], glyphs: Glyphs) -> str:
+    """What is compared: "work_mem 4MB→64MB"."""
+    return ", ".join(
+        f"{one_line(each.name, _VALUE * 2)} {one_line(each.a, _VALUE)}{glyphs.arrow}{one_line(each.b, _VALUE)}"
+        for each in values
+    )
+
+
+def experiment_line(state: ExperimentState, cells: int, glyphs: Glyphs, details: str, keep: str) -> Line:
+    """One line of at most so many cells; while it runs, each part has its place whatever it says.
+
+    Args:
+        state: The experiment.
+        cells: Width.
+        glyphs: Characters.
+        details, keep: The keys.
+    """
+    if state.problem:
+        return fit(((f" {state.kind}: {one_line(state.problem, 4 * cells)}", "critical"),), cells)
+    parts = _running(state, glyphs, details, cells - 1) if state.under_way else _over(state, glyphs, details, keep)
+    values = Phrase(((values_words(state.values, glyphs), "dim"),), 3)
+    # The interval comes before the values, which the details have, too.
+    whole = sum(width(part.line) + len(_GAP) for part in (*parts, values) if part.line)
+    return ((" ", PLAIN), *fitting([*parts, values] if whole < cells else parts, cells - 1, (_GAP, PLAIN)))
+
+
+def switched_danger(state: ExperimentState, cells: int, glyphs: Glyphs) -> Line | None:
+    """What has the place of the banner over the screen while the other arm is in force: no switch moves the panes.
+
+    None where neither arm can lose data, and for kinds that change nothing on this server.
+    """
+    if not state.under_way or state.kind != _BY_TURNS:
+        return None
+    found = switched_risks((each.name, each.a, each.b) for each in state.values)
+    if not found:
+        return None
+    words = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in found)
+    return ((clip(f" {glyphs.warning} by turns: {words}".replace("×", glyphs.times), cells), "warning"),)
+
+
+def _running(state: ExperimentState, glyphs: Glyphs, details: str, cells: int) -> list[Phrase]:
+    """With the phase, unless the interval takes its room."""
+    parts = _parts(state, glyphs, details, room=True)
+    needed = sum(
+        width(part.short if part.rank and part.short else part.line) + len(_GAP) for part in parts if part.line
+    )
+    fits = state.effect is None or needed - len(_GAP) <= cells
+    return parts if fits else _parts(state, glyphs, details, room=False)
+
+
+def _parts(state: ExperimentState, glyphs: Glyphs, details: str, *, room: bool) -> list[Phrase]:
+    phase = _PHASES.get(state.phase, one_line(state.phase, _VALUE))
+    arm: Line = ((f" {state.arm or ' '}", _arm_style(state.arm)),) if state.kind == _BY_TURNS else ()
+    return [
+        Phrase(((state.kind, "title"), *arm)),
+        *_where(state),
+        Phrase(((_place(state), PLAIN),)),
+        Phrase(((phase.ljust(_PHASE_CELLS), "label"),) if room else (), 1),
+        Phrase(((_times(state, room=room), PLAIN),)),
+        Phrase(_estimate(state, glyphs), 0, _estimate(state, glyphs, short=True)),
+        _details(details, 2),
+    ]
+
+
+def _place(state: ExperimentState) -> str:
+    if state.of:
+        return f"cell {state.pair:>{len(str(state.of))}}/{state.of}"
+    each = _STEPS.get(state.kind, "pair")
+    return f"{each} {state.pair:>2}" if state.pair else " " * (len(each) + 3)
+
+
+def _times(state: ExperimentState, *, room: bool) -> str:
+    if room:
+        return f"{_clock(state.elapsed_s)} {_clock(state.remaining_s)} left"
+    return f"{_clock(state.elapsed_s)} of {_clock(state.elapsed_s + state.remaining_s)}"
+
+
+def _over(state: ExperimentState, glyphs: Glyphs, details: str, keep: str) -> list[Phrase]:
+    words = _WORDS.get(state.ending, state.ending)
+    put_back = state.kind == _BY_TURNS and state.ending != KILLED
+    return [
+        Phrase(((state.kind, "title"), (f" {words}", _STYLES.get(state.ending, "warning")))),
+        *_where(state),
+        Phrase(_verdict_estimate(state, glyphs) if state.effect is not None else ()),
+        Phrase(((keep, "key"), (" keep B", PLAIN)) if state.better and keep else ()),
+        Phrase((("values are put back", PLAIN),) if put_back else (), 2),
+        _details(details, 1),
+    ]
+
+
+def _where(state: ExperimentState) -> list[Phrase]:
+    """Which other program runs it."""
+    short = state.where.replace("process", "pid")
+    return [Phrase(((state.where, "strong"),), 1, ((short, "strong"),))] if state.where else []
+
+
+def _details(key: str, rank: int) -> Phrase:
+    return Phrase(((key, "key"), (" details", PLAIN)), rank, ((key, "key"),)) if key else Phrase(())
+
+
+def _arm_style(arm: str) -> str:
+    return f"arm-{arm.lower()}" if arm else PLAIN
+
+
+def _estimate(state: ExperimentState, glyphs: Glyphs, *, short: bool = False) -> Line:
+    figure = state.figure
+    if state.effect is None:
+        nothing = "not judged" if state.of else _NOTHING_YET.get(state.kind, "no pair yet")
+        return ((f"{figure} ", "label"), (nothing.ljust(_cells(short=short)), "dim"))
+    effect = f"{_percent(state.effect, glyphs)} %"
+    if not short:
+        bounds = [f"{_percent(each, glyphs) if each is not None else '?':>{_PERCENT_CELLS}}" for each in _bounds(state)]
+        effect += f" ({f' {glyphs.ellipsis} '.join(bounds)})" if bounds else ""
+    return ((f"{figure} ", "label"), (effect.ljust(_cells(short=short)), "strong"))
+
+
+def _verdict_estimate(state: ExperimentState, glyphs: Glyphs) -> Line:
+    """The same once nothing moves any more: without room for other figures."""
+    (figure, label), (effect, style) = _estimate(state, glyphs)
+    return ((figure, label), (" ".join(effect.split()).replace("( ", "("), style))
+
+
+def _bounds(state: ExperimentState) -> tuple[float | None, ...]:
+    """Of the interval; none before there is one."""
+    return () if state.low is None and state.high is None else (state.low, state.high)
+
+
+def _cells(*, short: bool) -> int:
+    """Of the figures of an estimate."""
+    return _PERCENT_CELLS + 2 if short else 3 * _PERCENT_CELLS + 8
+
+
+def _percent(share: float, glyphs: Glyphs) -> str:
+    return f"{100.0 * share:+{_PERCENT_CELLS}.1f}".replace("-", glyphs.minus)
+
+
+def _clock(seconds: float) -> str:
+    return clock(seconds).removeprefix("00:")
+
+
+FINDING_STYLES: Final[Mapping[FindingKind, str]] = {
+    FindingKind.OUTAGE: "critical", FindingKind.LIMIT: "warning", FindingKind.LATENCY: "strong",
+    FindingKind.NOTE: PLAIN,
+}  # fmt: skip
+"""Red is kept for outages."""
+_TITLES: Final = dict(NAMES)
+_LEAST: Final = 40
+"""Cells of a sentence that come before keys beside it."""
+_CLAUSE: Final = "; "
+"""What stands behind it may be left out."""
+
+
+def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: str = "") -> Line:
+    """At most so many cells.
+
+    Args:
+        diagnosis: Of the moment shown; None before there is one.
+        cells: Width.
+        glyphs: Characters.
+        key: Opens the list; "" where there is none.
+    """
+    if diagnosis is None:
+        return fit(((f" {glyphs.pointer} looking {glyphs.ellipsis}", "dim"),), cells)
+    first = diagnosis.first
+    style = FINDING_STYLES[first.kind]
+    text, keys = _fitting(first, _keys(first, key, len(diagnosis.findings) - 1), cells - 4)
+    shown = shortened(text, cells - 4 - width(keys), glyphs.ellipsis)
+    return fit(((f" {glyphs.pointer} {shown}", style), *keys), cells)
+
+
+def _keys(first: Finding, key: str, others: int) -> tuple[Line, ...]:
+    """The keys beside the sentence, from many words to none."""
+    page: Line = (("  ", PLAIN), (first.page, "key"))
+    named: Line = (*page, (f" {_TITLES.get(first.page, '')}", PLAIN))
+    if not key:
+        return named, page, ()
+    more: Line = (("  ", PLAIN), (key, "key"))
+    words: Line = (*more, (f" {_next_words(first, others)}", PLAIN))
+    return (*named, *words), (*page, *words), (*page, *more), ()
+
+
+def _fitting(first: Finding, keys: tuple[Line, ...], room: int) -> tuple[str, Line]:
+    """The sentence with as many of its clauses as there is room for, else its short form, else fewer words at the
+    keys; these stay as long as the sentence has its least."""
+    clauses = first.sentence.split(_CLAUSE)
+    texts = [_CLAUSE.join(clauses[:count]) for count in range(len(clauses), 0, -1)]
+    for text in (text for text in (*texts, first.short) if len(text) >= len(first.short)):
+        if text_width(text) <= room - width(keys[0]):
+            return text, keys[0]
+    for line in keys[1:]:
+        if text_width(first.short) <= room - width(line):
+            return first.short, line
+    return first.short, next(line for line in keys if room - width(line) >= _LEAST or not line)
+
+
+def _next_words(first: Finding, others: int) -> str:
+    """What the list offers first."""
+    if first.advice is None:
+        words = "why"
+    elif isinstance(first.advice, ParameterAdvice):
+        words = f"try {first.advice.name}"
+    else:
+        words = f"session {first.advice.backend[0]}"
+    return f"{words}, {others} more" if others else words
+
+
+def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
+    """One line of exactly so many cells; None when nothing is at risk.
+
+    Args:
+        session: What is shown.
+        cells: Width.
+        glyphs: Characters.
+    """
+    found = () if session.interval is None else session.interval.once(at_risk)
+    if not found:
+        return None
+    words = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in found)
+    return ((clip(f" {glyphs.warning} {words}".replace("×", glyphs.times), cells), "danger"),)

@@ -1,1 +1,0 @@
-"""Moving through time: replay keys and the past of a live session."""

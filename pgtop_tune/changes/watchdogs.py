@@ -5,7 +5,6 @@ The deadline itself is kept by `confirm/pending_sets`.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +16,6 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import JournalProblem
 from pgtop_tune.process import handed_on
-from pgtop_tune.process.boot_clock import boot_clock_s
 from pgtop_tune.process.own_program import own_argv
 from pgtop_tune.process.process_key import ProcessKey, key_of
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
@@ -42,15 +40,6 @@ LAST_ATTEMPT: Final = "--last-attempt"
 """Of `pgtop-tune revert`: the revert watchdog does not try again, and the journal has to say so."""
 COPY_ON_STDIN: Final = "--copy-on-stdin"
 """Of `pgtop-tune revert`: the revert watchdog hands over its copy of the set, for the case that no journal has it."""
-_LOOK_S: Final = 1.0
-"""The clock of an event loop stands still while the machine sleeps."""
-
-
-async def sleep_until(boot_s: float) -> None:
-    """Wait for a moment of the boot clock."""
-    # No event comes with a machine that wakes up.
-    while (left_s := boot_s - boot_clock_s()) > 0:  # noqa: ASYNC110
-        await asyncio.sleep(min(left_s, _LOOK_S))
 
 
 def guard_set(

@@ -16,7 +16,6 @@ from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled, value_before
 from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, deadline_ms
-from pgtop_tune.changes.watchdogs import sleep_until
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.process.boot_clock import boot_clock_s
@@ -31,6 +30,15 @@ if TYPE_CHECKING:
 
 _LOOK_S: Final = 2.0
 """How soon it is noticed that a journal is gone."""
+_SLEEP_S: Final = 1.0
+"""The clock of an event loop stands still while the machine sleeps."""
+
+
+async def _sleep_until(boot_s: float) -> None:
+    """Wait for a moment of the boot clock."""
+    # No event comes with a machine that wakes up.
+    while (left_s := boot_s - boot_clock_s()) > 0:  # noqa: ASYNC110
+        await asyncio.sleep(min(left_s, _SLEEP_S))
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -238,7 +246,7 @@ class PendingSets:
         lost = False
         while (now_s := boot_clock_s()) < until_boot_s:
             lost = lost or await self._tell_lost(set_id)
-            await sleep_until(min(now_s + _LOOK_S, until_boot_s))
+            await _sleep_until(min(now_s + _LOOK_S, until_boot_s))
         self._begin_reverting(set_id, self._at_deadline)
 
     async def _tell_lost(self, set_id: str) -> bool:

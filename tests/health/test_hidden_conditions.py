@@ -29,6 +29,7 @@ from tests.support.health_facts import spoilt
 from tests.support.processes import eventually
 from tests.support.real_check import checked
 from tests.support.servers import Servers, conninfo
+from tests.support.standby import standby_of
 
 MEMORY = Path("/dev/shm")
 
@@ -199,6 +200,46 @@ def test_two_synchronous_standbys_are_counted_now_and_after_the_loss_of_one(
     finally:
         standby.terminate()
         standby.wait()
+
+
+def test_a_replay_that_stands_still_is_found_before_a_commit_waits_for_it(
+    make_server: Callable[..., Throwaway], servers: Servers
+) -> None:
+    server = make_server(18)
+    standby = standby_of(server, make_server, "there", servers.binaries(18))
+    is_over = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(conninfo(server), autocommit=True) as client:
+            client.execute("SET synchronous_commit = local")
+            while not is_over.is_set():
+                client.execute("INSERT INTO written VALUES (1)")
+
+    def said() -> list[str]:
+        return [str(finding.subject) for _, finding in checked(server, "postgres", select=("REP-02",)).findings]
+
+    with (
+        psycopg.connect(conninfo(server), autocommit=True) as admin,
+        psycopg.connect(conninfo(standby), autocommit=True) as reader,
+    ):
+        admin.execute("CREATE TABLE written (a int)")
+        admin.execute("CREATE ROLE payer")
+        admin.execute("ALTER ROLE payer SET synchronous_commit = remote_apply")
+        admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        admin.execute("SELECT pg_reload_conf()")
+        is_sync = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'"
+        assert eventually(lambda: admin.execute(is_sync).fetchone() is not None)
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            assert said() == ["spare"]
+            reader.execute("SELECT pg_wal_replay_pause()")
+            assert eventually(lambda: "replay" in said())
+            reader.execute("SELECT pg_wal_replay_resume()")
+            assert eventually(lambda: said() == ["spare"])
+        finally:
+            is_over.set()
+            writer.join()
 
 
 class TestMaps:

@@ -22,6 +22,7 @@ from pgtop_tune.metrics.replication import SenderLag, is_cut_off, sender_lags, s
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.replication import Sender
 
 _GROUP: Final = "replication"
 _VIEW: Final = "pg_stat_replication"
@@ -29,6 +30,7 @@ _BACKUP: Final = "backup"
 _FAILOVER_SINCE: Final = 17
 _SHOWN: Final = 3
 _REPLAYED: Final = "remote_apply"
+_LONG_MS: Final = 200.0
 _WAITING_FOR_NOBODY: Final = frozenset({"off", "local"})
 
 
@@ -172,6 +174,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
     if standbys.ready >= standbys.needed and (waiting := _held(facts, limits["seconds"])) is not None:
         yield waiting
         return
+    yield from _not_replaying(facts)
     if standbys.ready > standbys.needed:
         return
     if standbys.ready == standbys.needed:
@@ -235,6 +238,48 @@ def _held(facts: CheckFacts, longest_s: float) -> Finding | None:
         ),
         subject="held commits",
     )
+
+
+def _not_replaying(facts: CheckFacts) -> Iterator[Finding]:
+    """Synchronous standbys whose replay stands still, where a commit waits for it."""
+    pair = facts.interval.pair(sections.replication)
+    of_server = needs.parameters(facts).text("synchronous_commit") == _REPLAYED
+    of_others = any(row.value.lower() == _REPLAYED for row in scoped(facts, ("synchronous_commit",)) if not row.is_off)
+    if pair is None or not (of_server or of_others):
+        return
+    before = {sender.pid: sender for sender in pair[0].senders}
+    names = [
+        sender.application_name or str(sender.pid)
+        for sender in pair[1].senders
+        if sender.sync_state in ("sync", "quorum") and sender.pid in before and _stands(before[sender.pid], sender)
+    ]
+    if names:
+        yield Finding(
+            severity=Severity.WARNING,
+            says=f"the replay of synchronous standby {', '.join(names[:_SHOWN])} stands still: a commit with "
+            "remote_apply waits for it",
+            evidence=(
+                setting(facts, "synchronous_standby_names", "synchronous_commit"),
+                Evidence("the same position in two replies, with WAL to replay", f"{_VIEW}.replay_lsn, flush_lsn"),
+            ),
+            fix=words(
+                "On the standby: pg_wal_replay_resume() where the replay is paused; else end the query that holds it "
+                "up, or lower recovery_min_apply_delay."
+            ),
+            subject="replay",
+        )
+
+
+def _stands(before: Sender, after: Sender) -> bool:
+    """Return whether WAL that was flushed at one reply was not replayed at one much later.
+
+    A standby without new WAL replies every wal_receiver_status_interval only; what it replayed meanwhile is not known.
+    """
+    replayed, flushed = before.replay_lsn_bytes, before.flush_lsn_bytes
+    if before.reply_time_ms is None or after.reply_time_ms is None or replayed is None or flushed is None:
+        return False
+    is_much_later = after.reply_time_ms - before.reply_time_ms >= _LONG_MS
+    return is_much_later and replayed == after.replay_lsn_bytes and replayed < flushed
 
 
 def _waiting_commits(facts: CheckFacts) -> str:

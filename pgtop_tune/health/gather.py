@@ -50,7 +50,7 @@ DATABASES_S: Final = 30.0
 _PATIENCE_S: Final = 3.0
 _BETWEEN_GLANCES_S: Final = 0.05
 _ONCE: Final[tuple[Section[Reading], ...]] = (
-    sections.parameters, sections.databases, sections.archiver, sections.wal_files, sections.replication,
+    sections.parameters, sections.databases, sections.archiver, sections.wal_files,
     sections.slots, sections.subscriptions, sections.horizon, sections.database_limits, sections.temp_files,
     sections.progress,
 )  # fmt: skip
@@ -58,9 +58,9 @@ _ONCE: Final[tuple[Section[Reading], ...]] = (
 BESIDE_PARAMETERS: Final[tuple[Question[Any], ...]] = (CONFIGURED, START_OPTIONS, SCOPED)
 """They tell the server's own values from those of our role and database."""
 _TWICE: Final[tuple[Section[Reading], ...]] = (
-    sections.activity, sections.database, sections.wal, sections.checkpoints, sections.io,
+    sections.activity, sections.database, sections.wal, sections.checkpoints, sections.io, sections.replication,
 )  # fmt: skip
-"""Those whose counters are read in every look."""
+"""Those whose counters or positions are read in every look."""
 
 
 async def gather(

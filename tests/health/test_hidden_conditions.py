@@ -223,7 +223,7 @@ def test_a_replay_that_stands_still_is_found_before_a_commit_waits_for_it(
         psycopg.connect(conninfo(standby), autocommit=True) as reader,
     ):
         admin.execute("CREATE TABLE written (a int)")
-        admin.execute("CREATE ROLE payer")
+        admin.execute("CREATE ROLE payer LOGIN")
         admin.execute("ALTER ROLE payer SET synchronous_commit = remote_apply")
         admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
         admin.execute("SELECT pg_reload_conf()")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,10 +20,11 @@ from pgtop_tune.health.at_next_start import next_start, other_values
 from pgtop_tune.health.check import Check
 from pgtop_tune.health.configured import as_configured
 from pgtop_tune.health.facts import NOT_ASKED, Answer, CheckFacts, Missing, Question, Refused
-from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_FILES, START_OPTIONS
+from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_FILES, START_OPTIONS, StartFile
 from pgtop_tune.host.backup_tools import backup_tools
 from pgtop_tune.host.block_devices import ROOT, server_directories
 from pgtop_tune.host.choice import Host, host_of
+from pgtop_tune.host.machine_setup import library_major
 from pgtop_tune.host.remote_details import remote_details
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.metrics import sections
@@ -31,7 +33,7 @@ from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.backups import BackupTools
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
-from pgtop_tune.model.machine import NOWHERE_ELSE, MachineDetails, ServerPlaces
+from pgtop_tune.model.machine import ARCHIVE, NOWHERE_ELSE, MachineDetails, ServerPlaces
 from pgtop_tune.model.pooler import PoolerSample
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
 from pgtop_tune.pooler.address import PoolerAddress
@@ -40,6 +42,7 @@ from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.survey import DatabaseAnswer, survey
+from pgtop_tune.process.mount_namespace import namespace_of
 from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
 
@@ -48,6 +51,7 @@ BETWEEN_LOOKS_S: Final = 0.5
 DATABASES_S: Final = 30.0
 """For all databases together."""
 _PATIENCE_S: Final = 3.0
+_ARCHIVED_TO: Final = re.compile(r"""(?:^|[\s'"=>])(/[^\s'":]+)/%f""")
 _BETWEEN_GLANCES_S: Final = 0.05
 _ONCE: Final[tuple[Section[Reading], ...]] = (
     sections.parameters, sections.databases, sections.archiver, sections.wal_files,
@@ -115,7 +119,8 @@ async def gather(
     facts = CheckFacts(tuple(frames), machine, answers, described=conninfo.describe(), backups=backups)
     if START_FILES.name in answers and server.local and server.postmaster_pid is not None:
         started = await asyncio.to_thread(_next_start, facts, server.postmaster_pid, root)
-        facts = replace(facts, next_start=started)
+        libraries = await asyncio.to_thread(_libraries, answers[START_FILES.name], server.postmaster_pid, root)
+        facts = replace(facts, next_start=started, answers={**answers, START_FILES.name: libraries})
     return facts
 
 
@@ -128,6 +133,20 @@ def _next_start(facts: CheckFacts, postmaster_pid: int, root: Path) -> NextStart
         return with_machine(next_start(facts, other_values(facts)), account)
     except Missing as missing:
         return missing.why
+
+
+def _libraries(
+    answer: Answer[StartFile] | Unavailable, postmaster_pid: int, root: Path
+) -> Answer[StartFile] | Unavailable:
+    """Return the files of the next start, with the versions that libraries are made for."""
+    if isinstance(answer, Unavailable):
+        return answer
+    namespace = namespace_of(postmaster_pid, root)
+    rows = (
+        (database, replace(file, built_for=library_major(file.path, namespace)) if file.path else file)
+        for database, file in answer
+    )
+    return replace(answer, rows=tuple(rows))
 
 
 async def _pools(addresses: Sequence[PoolerAddress], clock: Callable[[], float]) -> PoolerSample | Unavailable:
@@ -188,7 +207,7 @@ class _Eye:
         data = server.data_directory or (self._local.working_directory(pid) if pid is not None else None)
         seen = sections.disks(frame)
         disks = {} if isinstance(seen, Unavailable) else {disk.name: disk.stacked for disk in seen.disks if disk.roles}
-        directories = server_directories(data, self._places) if data else {}
+        directories = (server_directories(data, self._places) | _archive(frame)) if data else {}
         if server.local:
             return await asyncio.to_thread(self._local.machine_details, disks, directories, pid)
         if isinstance(frame.host, Unavailable):
@@ -208,6 +227,15 @@ class _Eye:
     def close(self) -> None:
         """Closes files."""
         self._sampler.close()
+
+
+def _archive(frame: Frame) -> dict[str, str]:
+    """Return the directory of this machine that archive_command copies to, by its role; empty where none is named."""
+    parameters = sections.parameters(frame)
+    rows = () if isinstance(parameters, Unavailable) else parameters.parameters
+    command = next((row.setting for row in rows if row.name == "archive_command"), "")
+    directories = _ARCHIVED_TO.findall(command)
+    return {ARCHIVE: directories[-1]} if directories else {}
 
 
 async def _looks(

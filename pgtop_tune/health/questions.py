@@ -332,6 +332,8 @@ class StartFile(Struct, frozen=True):
         name: The parameter.
         value: Of the parameter.
         part: Path, or name of a library.
+        path: Of a library that is there.
+        built_for: Major version that the library is made for; None where that is not known.
     """
 
     database: str | None
@@ -342,6 +344,8 @@ class StartFile(Struct, frozen=True):
     is_library: bool
     is_there: bool
     is_directory: bool
+    path: str | None = None
+    built_for: int | None = None
 
 
 class StartOptions(Struct, frozen=True):

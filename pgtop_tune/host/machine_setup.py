@@ -175,6 +175,10 @@ _PARTS: Final = (
     "pg_replslot",
 )
 """Directories of the data directory that must not be lost, besides pg_wal."""
+_MAGIC: Final = re.compile(rb"(.{4})" + b"".join(number.to_bytes(4, "little") for number in (100, 32, 64)), re.DOTALL)
+"""Version / 100, FUNC_MAX_ARGS, INDEX_MAX_KEYS and NAMEDATALEN of Pg_magic_struct (fmgr.h)."""
+_LIBRARY_BYTES: Final = 64 << 20
+_FLUSHES_NOTHING: Final = re.compile(r"/\S*/(?:libeatmydata|nosync|libnosync)\.so\S*")
 _CLOCK_SOURCES: Final = "sys/devices/system/clocksource/clocksource0"
 NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "which process is the postmaster is not known")
 
@@ -255,7 +259,32 @@ def _postmaster(pid: int, root: Path) -> PostmasterFacts:
         open_files_soft=soft,
         open_files_hard=hard,
         stderr=_target(home / "fd/2"),
+        no_flushes=_no_flushes(home),
     )
+
+
+def _no_flushes(home: Path) -> str:
+    """Return the library that a process has in place of fsync, and which does nothing."""
+    try:
+        text = (home / "maps").read_text(errors="replace")
+    except OSError:
+        return ""
+    library = _FLUSHES_NOTHING.search(text)
+    return library[0] if library else ""
+
+
+def library_major(path: str, namespace: MountNamespace) -> int | None:
+    """Return the major version that a library is made for, without loading it; None where that is not known."""
+    try:
+        real = namespace.real_path(path)
+        if real is None or not 0 < namespace.stat(real).st_size <= _LIBRARY_BYTES:
+            return None
+        content = Path(f"{namespace.top or ''}{real}").read_bytes()
+    except OSError:
+        return None
+    numbers = {int.from_bytes(number, "little") for number in _MAGIC.findall(content)}
+    majors = {number // 100 for number in numbers if number % 100 == 0 and 900 <= number <= 9900}
+    return majors.pop() if len(majors) == 1 else None
 
 
 def _target(link: Path) -> str:

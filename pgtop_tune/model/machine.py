@@ -253,6 +253,10 @@ class MountPoint(Struct, frozen=True, gc=False):
     kind_below: str = ""
 
 
+ARCHIVE: Final = "archive"
+"""Role of the directory that archive_command names."""
+
+
 class PostmasterFacts(Struct, frozen=True, gc=False):
     """The server's first process.
 
@@ -261,6 +265,7 @@ class PostmasterFacts(Struct, frozen=True, gc=False):
         children_adj: The same of a child of it; None where there was none to look at.
         open_files_soft, open_files_hard: "Max open files" of /proc/PID/limits; None is no limit.
         stderr: What /proc/PID/fd/2 leads to, as "/dev/null"; "" where that is not known.
+        no_flushes: A library that it has in place of fsync, and which does nothing; "" for none, or not known.
     """
 
     oom_score_adj: int
@@ -268,6 +273,7 @@ class PostmasterFacts(Struct, frozen=True, gc=False):
     open_files_soft: int | None
     open_files_hard: int | None
     stderr: str = ""
+    no_flushes: str = ""
 
 
 class MachineDetails(Struct, frozen=True, gc=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import signal
@@ -23,9 +24,10 @@ from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.machine_setup import machine_details
+from pgtop_tune.host.machine_setup import machine_details, postmaster
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystemSample
-from tests.support.health_facts import spoilt
+from tests.support.health_facts import details, spoilt
 from tests.support.processes import eventually
 from tests.support.real_check import checked
 from tests.support.servers import Servers, conninfo
@@ -516,3 +518,57 @@ def test_a_library_that_has_no_place_to_archive_to(make_server: Callable[..., Th
     with (Path(str(server.data_dir)) / "postgresql.conf").open("a") as settings:
         settings.write(f"basic_archive.archive_directory = '{server.data_dir}'\n")
     assert not checked(server, "postgres", select=("ARC-01", "ARC-02")).findings
+
+
+class TestBesideValues:
+    """Conditions that no value shows."""
+
+    @pytest.mark.parametrize("other", [14, 18])
+    def test_a_library_of_another_major_is_found_without_loading_it(
+        self, make_server: Callable[..., Throwaway], servers: Servers, other: int
+    ) -> None:
+        server = make_server(15)
+        data = Path(str(server.data_dir))
+        library = Path(str(servers.binaries(other).bin_dir)).parent / "lib"
+        found = next(iter(sorted(library.rglob("auto_explain.so"))))
+        shutil.copy(found, data / "foreign.so")
+        with (data / "postgresql.conf").open("a") as settings:
+            settings.write(f"shared_preload_libraries = '{data}/foreign'\n")
+        ((_, finding),) = checked(server, "postgres", select=("CFG-11",)).findings
+        assert finding.severity is Severity.CRITICAL
+        assert finding.says.endswith(f"names, is made for PostgreSQL {other}")
+
+    def test_a_library_in_place_of_fsync_is_found(self, tmp_path: Path) -> None:
+        library = tmp_path / "libeatmydata.so.1"
+        library.write_bytes(b"\0" * mmap.PAGESIZE)
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
+            found = postmaster(os.getpid(), ROOT)
+        assert not isinstance(found, Unavailable)
+        assert found.no_flushes == str(library)
+        report = judge(chosen(("DUR-01",), ()), spoilt({"fsync": "on"}, machine=details(postmaster=found)))
+        ((_, finding),) = report.findings
+        assert (finding.severity, finding.subject) == (Severity.CRITICAL, "library")
+        plain = postmaster(os.getpid(), ROOT)
+        assert not isinstance(plain, Unavailable)
+        assert plain.no_flushes == ""
+
+    def test_an_archive_in_memory_and_roles_that_are_not_counted_are_found(
+        self, make_server: Callable[..., Throwaway], in_memory: Path
+    ) -> None:
+        server = make_server(
+            18,
+            archive_mode="on",
+            archive_command=f"cp %p {in_memory}/%f",
+            shared_preload_libraries="pg_stat_statements",
+            archive_timeout="0",
+        )
+        with psycopg.connect(conninfo(server), autocommit=True) as admin:
+            admin.execute("CREATE ROLE hidden LOGIN")
+            admin.execute("ALTER ROLE hidden SET compute_query_id = off")
+        report = checked(server, "postgres", select=("DISK-03", "OBS-02"))
+        said = {f"{check.id} {finding.severity} {finding.says}" for check, finding in report.findings}
+        assert any(text.startswith("DISK-03 critical") and "archive" in text and "tmpfs" in text for text in said)
+        assert (
+            "OBS-02 info compute_query_id is off for role hidden: pg_stat_statements counts none of its statements"
+            in said
+        )

@@ -16,7 +16,7 @@ from pgtop_tune.health.fixes import kernel_file, mount_again, words
 from pgtop_tune.health.measures import setting
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem
-from pgtop_tune.model.machine import MountPoint, Queue
+from pgtop_tune.model.machine import ARCHIVE, MountPoint, Queue
 from pgtop_tune.process.mount_namespace import NETWORK_KINDS
 
 _GROUP: Final = "disks"
@@ -91,9 +91,9 @@ def _inodes(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 def _kind(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     yield from _unplaced(facts)
-    for place in _mounts(facts):
+    for place in (*_mounts(facts), *_archives(facts)):
         kind = place.kind_below if place.kind_below in (_MEMORY | _LAYERED | NETWORK_KINDS) else place.kind
-        if kind in _USUAL:
+        if kind in _USUAL or (not _keeps(place) and kind not in _MEMORY):
             continue
         severity, meaning, do = _judged(kind)
         on = place.kind if kind == place.kind else f"{place.kind} of a device that is made of {kind}"
@@ -222,6 +222,13 @@ def _mounts(facts: CheckFacts) -> tuple[MountPoint, ...]:
     if not found:
         raise Missing("mounts", _NOT_PLACED)
     return tuple(place for place in found if _keeps(place))
+
+
+def _archives(facts: CheckFacts) -> Iterator[MountPoint]:
+    """Yield mounts that hold the archive of WAL and nothing else that must not be lost."""
+    for place in facts.have(needs.MACHINE).mounts:
+        if ARCHIVE in place.roles and not _keeps(place):
+            yield place
 
 
 def _unplaced(facts: CheckFacts) -> Iterator[Unknown]:

@@ -8,16 +8,37 @@ from typing import Final
 from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity
+from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter
+from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.rules import also_scoped, counted, counted_s, scoped, scoped_finding, setting, value_is
+from pgtop_tune.model.absence import Unavailable
 
 _GROUP: Final = "durability"
 _DAMAGE: Final = ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")
 _DELAYS_LOST: Final = 3
 """The WAL writer flushes within three of its rounds (manual, "Asynchronous Commit")."""
+
+
+_IS_OFF: Final = value_is(
+    "fsync", {"off"}, "on", Severity.CRITICAL, "fsync is off: a crash of the machine can destroy the cluster"
+)
+
+
+def _fsync(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    yield from _IS_OFF(facts, limits)
+    machine = needs.MACHINE.of(facts)
+    process = machine if isinstance(machine, Unavailable) else machine.postmaster
+    if not isinstance(process, Unavailable) and process.no_flushes:
+        yield Finding(
+            severity=Severity.CRITICAL,
+            says=f"{process.no_flushes} replaces fsync in the server and does nothing: a crash of the machine can "
+            "destroy the cluster",
+            evidence=(Evidence(f"the postmaster has {process.no_flushes} in its memory", "/proc/PID/maps"),),
+            fix=words("Remove the library from LD_PRELOAD (and /etc/ld.so.preload), then restart the server."),
+            subject="library",
+        )
 
 
 def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
@@ -121,9 +142,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.CRITICAL,
         page="runtime-config-wal.html#GUC-FSYNC",
         needs=(needs.PARAMETERS,),
-        look=value_is(
-            "fsync", {"off"}, "on", Severity.CRITICAL, "fsync is off: a crash of the machine can destroy the cluster"
-        ),
+        asks=(needs.MACHINE,),
+        look=_fsync,
     ),
     Check(
         id="DUR-02",

@@ -101,7 +101,7 @@ def _libraries(facts: CheckFacts) -> Iterator[Finding | Unknown]:
         yield Unknown(f"whether libraries and files of the next start are there: {answer}")
         return
     for file in start_files(facts):
-        if file.is_library and not file.is_there:
+        if file.is_library and (not file.is_there or file.built_for not in (None, needs.major(facts))):
             yield _without_library(facts, file)
 
 
@@ -114,10 +114,17 @@ def _without_library(facts: CheckFacts, file: StartFile) -> Finding:
         severity, so = Severity.HIGH, "no WAL is archived"
     elif where:
         severity, so = Severity.HIGH, f"no session of {where} can start"
+    is_gone = f"{so}: there is no library {file.part}, which {file.name} names"
+    is_foreign = f"{so}: library {file.part}, which {file.name} names, is made for PostgreSQL {file.built_for}"
+    seen = (
+        Evidence(f"{file.path} is made for PostgreSQL {file.built_for}", "Pg_magic_struct of the file")
+        if file.is_there
+        else Evidence(f"{file.part} is in none of the directories of dynamic_library_path", START_FILES.source)
+    )
     return Finding(
         severity=severity,
-        says=f"{so}: there is no library {file.part}, which {file.name} names",
-        evidence=(Evidence(f"{file.part} is in none of the directories of dynamic_library_path", START_FILES.source),),
+        says=is_foreign if file.is_there else is_gone,
+        evidence=(seen,),
         fix=_scoped(file).fix if where else _shorter(facts, file),
         subject=f"{where} {file.name} {file.part}".strip(),
     )

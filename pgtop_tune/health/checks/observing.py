@@ -174,6 +174,9 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
                 fix=advised_or(facts, row.name, better),
                 subject=row.name,
             )
+    for found in scoped(facts, {"compute_query_id", "pg_stat_statements.track"}) if track is not None else ():
+        if found.is_off or found.value.lower() == "none":
+            yield scoped_finding(found, Severity.INFO, "pg_stat_statements counts none of its statements")
     planning = known.find("pg_stat_statements.track_planning")
     if planning is not None and planning.setting == "on":
         yield Finding(
@@ -324,7 +327,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="pgstatstatements.html",
         needs=(needs.PARAMETERS,),
-        asks=(OBJECTS,),
+        asks=(OBJECTS, SCOPED),
         look=_statements,
     ),
     Check(

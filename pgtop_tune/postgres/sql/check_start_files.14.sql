@@ -51,12 +51,13 @@ WITH lines AS MATERIALIZED (
    CROSS JOIN unnest(ARRAY['', '.so', '.dylib']) e
    WHERE p.is_library AND strpos(p.part, '/') = 0
 )
-SELECT database, role, name, value, part, true AS is_library, bool_or(f.size IS NOT NULL AND NOT f.isdir) AS is_there, false AS is_directory
+SELECT database, role, name, value, part, true AS is_library, bool_or(f.size IS NOT NULL AND NOT f.isdir) AS is_there, false AS is_directory,
+       min(path) FILTER (WHERE NOT f.isdir) AS path
   FROM candidates
   LEFT JOIN LATERAL pg_stat_file(path, true) f ON true
  GROUP BY 1, 2, 3, 4, 5
 UNION ALL
-SELECT database, role, name, value, part, false, f.size IS NOT NULL, coalesce(f.isdir, false)
+SELECT database, role, name, value, part, false, f.size IS NOT NULL, coalesce(f.isdir, false), NULL
   FROM parts
   LEFT JOIN LATERAL pg_stat_file(part, true) f ON true
  WHERE NOT is_library AND left(part, 1) <> '@'

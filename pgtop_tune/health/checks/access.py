@@ -292,7 +292,11 @@ def _lines(rules: list[HbaRule]) -> str:
 
 
 def _listed(rules: list[HbaRule]) -> str:
-    shown = (f"{rule.place}: {rule.type} {rule.address or ''}".rstrip() for rule in rules[:_SHOWN])
+    """Return what lines are for; the sentence has the place of a single one."""
+    shown = (
+        f"{rule.place + ': ' if len(rules) > 1 else ''}{rule.type} {rule.address or ''}".rstrip()
+        for rule in rules[:_SHOWN]
+    )
     return "; ".join(shown) + (" …" if len(rules) > _SHOWN else "")
 
 

@@ -80,9 +80,9 @@ def mapped_finding(login: MappedLogin, severity: Severity) -> Finding:
     do = "Name the accounts" if login.anybody else f"Write {login.whole_pattern}"
     return Finding(
         severity=severity if login.anybody else Severity.WARNING,
-        says=f"{line.place} ({line.map_name} {line.sys_name} {line.role_name}): {login.says}",
+        says=f"{line.place}: {login.says}",
         evidence=(
-            Evidence(f"{line.place}: {line.map_name} {line.sys_name} {line.role_name}", IDENT.source),
+            Evidence(f"{line.map_name} {line.sys_name} {line.role_name}", IDENT.source),
             Evidence(f"{rule.place}: {_shown(rule)} map={rule.map}", "pg_hba_file_rules.options"),
         ),
         fix=words(

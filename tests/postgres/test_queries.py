@@ -127,7 +127,7 @@ COLUMNS: dict[str, list[str]] = {
     ],
     "locale_directory": ["setting"],
     "message_catalogues": ["number", "content"],
-    **{question.name: names(question.row) for question in QUESTIONS},
+    **{question.name: names(question.row, "built_for") for question in QUESTIONS},
 }
 BY_POSITION = {"activity", "wait_profile", "relation_activity", "waits"}
 OF_A_LIST = {

@@ -83,7 +83,7 @@ def _says(monkeypatch: pytest.MonkeyPatch, version_num: int) -> None:
     fetch = ReadConnection.fetch
 
     async def answer(connection: ReadConnection, text: str, *arguments: object) -> Rows:
-        if text == "SELECT current_setting('server_version_num')":
+        if text == "SHOW server_version_num":
             return await fetch(connection, f"SELECT '{version_num}'")
         return await fetch(connection, text, *arguments)
 

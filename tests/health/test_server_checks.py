@@ -355,7 +355,7 @@ CASES: tuple[Case, ...] = (
     ("SEC-01", over_tls("trust", client_certificate="verify-ca"), HIGH),
     ("SEC-01", over_tls("ldap", is_ldap_in_clear=True), HIGH),
     ("SEC-01", over_tls("ldap"), None),
-    ("CFG-03", answered("hba", HbaRule(9, None, [], [], None, None, None, "Ende der Zeile")), HIGH),
+    ("CFG-03", answered("hba", HbaRule(9, None, [], [], None, None, None, "Ende der Zeile")), CRITICAL),
     ("CFG-04", {"server": {"version_num": 180006}}, None),
     ("CFG-05", {"server": {"version_num": 180005}}, INFO),
     ("CFG-05", {"server": {"version_num": 180004}}, WARNING),

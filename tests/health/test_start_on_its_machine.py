@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import psycopg
 import pytest
@@ -71,6 +72,7 @@ async def test_a_healthy_server_starts(own: Throwaway) -> None:
         ({"logging_collector": "on", "log_directory": "/etc"}, "could not open log file"),
         ({"logging_collector": "on", "log_directory": "/proc/1/x"}, "could not open log file"),
         ({"unix_socket_directories": "/etc"}, "could not create lock file"),
+        ({"unix_socket_directories": f"/{'x' * 120}"}, "is too long"),
     ],
 )
 async def test_what_the_machine_refuses_is_found(own: Throwaway, values: dict[str, str], words: str) -> None:
@@ -93,20 +95,39 @@ async def test_a_port_that_another_program_has_is_found(own: Throwaway) -> None:
             assert f"port {port}" in await says(own)
 
 
-@pytest.mark.parametrize(("mode", "words"), [(0o600, ""), (0o644, "it has group or world access")])
-async def test_a_key_that_others_may_read_is_found(own: Throwaway, mode: int, words: str) -> None:
+KEYS: Final = (
+    (0o600, (), "", ""),
+    (0o644, (), "", "it has group or world access"),
+    (0o600, ("-passout", "pass:secret"), "", "it is encrypted, and ssl_passphrase_command is empty"),
+    (0o600, ("-passout", "pass:secret"), "echo secret", ""),
+    (0o600, None, "", "key values mismatch"),
+)
+"""Mode of the key, options of openssl (None: the key of another certificate), ssl_passphrase_command, what is found."""
+
+
+@pytest.mark.parametrize(("mode", "options", "passphrase", "words"), KEYS)
+async def test_a_key_that_a_start_refuses_is_found(
+    own: Throwaway, tmp_path: Path, mode: int, options: tuple[str, ...] | None, passphrase: str, words: str
+) -> None:
     data = Path(str(own.data_dir))
-    key, certificate = data / "server.key", data / "server.crt"
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("there is no openssl")
-    argv = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-days", "2"]
-    subprocess.run([*argv, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+
+    def make(key: Path, certificate: Path, *encrypted: str) -> None:
+        plain = () if encrypted else ("-nodes",)
+        argv = [openssl, "req", "-x509", "-newkey", "rsa:2048", *plain, *encrypted, "-subj", "/CN=x", "-days", "2"]
+        subprocess.run([*argv, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+
+    make(data / "server.key", data / "server.crt", *(options or ()))
+    if options is None:
+        make(data / "server.key", tmp_path / "other.crt")
     owner = data.stat()
-    for path in (key, certificate):
-        os.chown(path, owner.st_uid, owner.st_gid)
-        path.chmod(mode)
-    with waiting_for_a_start(own, ssl="on"):
+    for name in ("server.key", "server.crt"):
+        os.chown(data / name, owner.st_uid, owner.st_gid)
+        (data / name).chmod(mode)
+    values = {"ssl": "on"} | ({"ssl_passphrase_command": passphrase} if passphrase else {})
+    with waiting_for_a_start(own, **values):
         found = await says(own)
     assert words in found
     assert bool(words) == bool(found)

@@ -19,7 +19,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.changes.start.next_start import TLS_FILES, NextStart
+from pgtop_tune.changes.start.next_start import PASSPHRASE, TLS_FILES, NextStart
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import pid_of
@@ -34,6 +34,10 @@ _NOT_HERE: Final = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL})
 _EVERY: Final = {"*": None, "0.0.0.0": "0.0.0.0", "::": "::"}
 _LISTENING: Final = frozenset({"listen_addresses", "port"})
 _DENIED: Final = os.strerror(errno.EACCES)
+
+
+class _EncryptedKey(Exception):
+    """A private key that takes a passphrase."""
 
 
 class ServerAccount(Struct, frozen=True, kw_only=True):
@@ -83,6 +87,33 @@ class ServerAccount(Struct, frozen=True, kw_only=True):
             return "it must be owned by the server's account or root"
         is_open = status.st_mode & (0o077 if status.st_uid == self.uid else 0o037)
         return "it has group or world access" if is_open else ""
+
+    def fault_of_pair(self, certificate: str, key: str, *, asks: bool) -> str:
+        """Return why a private key is not the one of a certificate; "" where it is, or that cannot be said.
+
+        Args:
+            certificate: Its path.
+            key: The key's.
+            asks: Whether ssl_passphrase_command opens an encrypted one.
+        """
+        import ssl
+
+        def no_passphrase() -> str:
+            raise _EncryptedKey
+
+        top, files = self.namespace.top, [self.namespace.real_path(path) for path in (certificate, key)]
+        try:
+            if top is None or not all(path and stat.S_ISREG(self.namespace.stat(path).st_mode) for path in files):
+                return ""
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(f"{top}{files[0]}", f"{top}{files[1]}", no_passphrase)
+        except _EncryptedKey:
+            return "" if asks else "it is encrypted, and ssl_passphrase_command is empty"
+        except ssl.SSLError as error:
+            return "key values mismatch" if error.reason == "KEY_VALUES_MISMATCH" else ""
+        except OSError:
+            return ""
+        return ""
 
     def fault_of_data(self, path: str) -> str:
         """Return why it would not use a data directory (miscinit.c, checkDataDir)."""
@@ -166,7 +197,12 @@ def _closed(start: NextStart, account: ServerAccount) -> dict[str, str]:
         return account.fault(os.path.join(data, path), _READ)
 
     def usable_key(path: str) -> str:
-        return readable(path) or account.fault_of_key(os.path.join(data, path))
+        full, certificate = os.path.join(data, path), os.path.join(data, start.text("ssl_cert_file"))
+        return (
+            readable(path)
+            or account.fault_of_key(full)
+            or account.fault_of_pair(certificate, full, asks=start.text(PASSPHRASE) != "")
+        )
 
     def writable(path: str) -> str:
         return account.fault(os.path.join(data, path), _MAKE)

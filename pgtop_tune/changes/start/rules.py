@@ -163,10 +163,14 @@ def _prepared(start: NextStart) -> str:
 
 
 def _sockets(start: NextStart) -> str:
-    for directory in start.socket_directories():
-        path = f"{directory}/.s.PGSQL.{start.text('port')}"
-        if len(path.encode()) > _LONGEST_SOCKET:
-            return f'Unix-domain socket path "{path}" is too long (maximum {_LONGEST_SOCKET} bytes)'
+    paths = {directory: f"{directory}/.s.PGSQL.{start.text('port')}" for directory in start.socket_directories()}
+    too_long = [directory for directory, path in paths.items() if len(path.encode()) > _LONGEST_SOCKET]
+    if too_long and len(too_long) == len(paths):
+        # One that can be made is enough.
+        return f'Unix-domain socket path "{paths[too_long[0]]}" is too long (maximum {_LONGEST_SOCKET} bytes)'
+    for directory, path in paths.items():
+        if directory in too_long:
+            continue
         if start.is_missing(directory, directory=True):
             return f'could not create lock file "{path}.lock": No such file or directory'
         if fault := start.closed.get(directory):

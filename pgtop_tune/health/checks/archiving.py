@@ -26,9 +26,9 @@ _DOES_NOTHING: Final = frozenset({"true", ":", "exit", "echo", "printf"})
 _REFUSES: Final = "false"
 """It fails, and ARC-02 finds that; the WAL stays."""
 _NOWHERE: Final = "/dev/null"
-_TELLS: Final = "echo|printf|logger|mail|mailx|sendmail|wall|touch|date"
+_SUCCEEDS: Final = "echo|printf|logger|mail|mailx|sendmail|wall|touch|date|sync|sleep|rm|chmod|chown|chgrp"
 _FORGETS: Final = re.compile(
-    rf"""(?:(?:\|\||;|\bthen\b)\s*(?:\S*/)?(?:true|:|exit\s+0|(?:{_TELLS})\b[^|&;]*)  # whatever went wrong before
+    rf"""(?:(?:\|\||;|\bthen\b)\s*(?:\S*/)?(?:true|:|exit\s+0|(?:{_SUCCEEDS})\b[^|&;]*)  # whatever went wrong before
           |(?<!\|)\|\s*(?:\S*/)?(?:tee|cat|logger|true)\b[^|&;]*                   # a pipe ends as its last command
           |(?<!&)&)                                                                 # in the background
         (?:[\s'")}};]|\bfi\b)*\Z""",
@@ -52,6 +52,9 @@ _LEAVES: Final = {
 """Program → what it does in place of a copy."""
 _IF_NONE: Final = re.compile(r"\s(?:-\w*n\w*|--no-clobber|--ignore-existing)(?=\s)")
 """Options of cp, and of rsync, that copy nothing where a file is and succeed."""
+_UNLESS_THERE: Final = re.compile(r"(?:\btest|\[)\s+-[efrs]\s[^|&;]*\|\|")
+"""A test for the target that skips the copy where it succeeds."""
+_REVERSED: Final = re.compile(r"!\s+(?!-)")
 _TO_ONE_FILE: Final = re.compile(r"(?:(?<![0-9&])>\s*|\bof=)(?!&|/dev/)\S*[^\s/]")
 _SEGMENT: Final = ("%p", "%f")
 _PATHS: Final = ("%p", "pg_wal/%f")
@@ -243,6 +246,9 @@ def _fault(command: str) -> tuple[Severity, str, str] | None:
         )
     if first in _LEAVES:
         return Severity.HIGH, _LEAVES[first], "Copy %p (cp, rsync, or the tool in use), and take a base backup."
+    if _REVERSED.match(command):
+        do = "Take the ! from the start of the command, and take a base backup: WAL is missing from the archive."
+        return Severity.HIGH, f"succeeds where the copy fails, and only there: {lost}", do
     if _INTO_SEGMENT.search(command):
         do = "Name %p as the source and the archive as the target, and take a base backup: WAL may be damaged."
         return Severity.HIGH, "copies from the archive over the segment in pg_wal", do
@@ -276,9 +282,9 @@ def _one_file(command: str, first: str) -> tuple[Severity, str, str] | None:
     if "%f" not in command and first in ("cp", "install") and not names_directory:
         do = f"Write {last}/ where that is a directory, else name the file by %f; then SELECT pg_reload_conf();"
         return Severity.WARNING, f"writes each segment over the one before, unless {last} is a directory", do
-    skip = _IF_NONE.search(command) if first in ("cp", "rsync") else None
-    if skip is not None and (first == "cp" or "--" in skip.group()):
-        do = f"Test for the file before instead of {skip.group().strip()}: test ! -f TARGET && {first} %p TARGET"
+    skip = _IF_NONE.search(command) if first in ("cp", "rsync") else _UNLESS_THERE.search(command)
+    if skip is not None and (first != "rsync" or "--" in skip.group()):
+        do = f"Test for the file before instead of {skip.group().strip()}: test ! -f TARGET && cp %p TARGET"
         return Severity.WARNING, "succeeds without a copy where a file of that name is, whatever is in it", do
     return None
 

@@ -148,10 +148,10 @@ def _hba(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for _, rule in facts.have(HBA):
         if rule.error is not None:
             yield Finding(
-                severity=Severity.HIGH,
-                says=f"{rule.place} is wrong: {rule.error}; all rules stay as they were before",
+                severity=Severity.CRITICAL,
+                says=f"{rule.place} is wrong: {rule.error}; until it is mended the server does not start again",
                 evidence=(Evidence(f"{rule.place}: {rule.error}", "pg_hba_file_rules.error"),),
-                fix=words("Fix the line and SELECT pg_reload_conf(); with the error the server does not start."),
+                fix=words("Fix the line and SELECT pg_reload_conf(); until then all rules stay as they were before."),
                 subject=rule.place,
             )
 

@@ -230,13 +230,16 @@ def _with_cpu(found: list[Sessions], used: float, queued: float) -> list[Session
 
 
 def hidden_sessions(frame: Frame) -> Unavailable | None:
-    """The GRANT that opens them; None when every session is open to us.
+    """Return the GRANT that opens them; None when every session is open to us, or that is not known.
 
     Source: pg_stat_activity.query, which says so in place of a text.
     """
     activity, server = sections.activity(frame), sections.server(frame)
-    if isinstance(activity, Unavailable) or isinstance(server, Unavailable):
+    if isinstance(server, Unavailable):
         return None
+    if isinstance(activity, Unavailable):
+        # Waits of other users' sessions are hidden as well, and their rows do not show it.
+        return activity if activity.reason is Reason.NO_PERMISSION and not server.monitor_role else None
     if not any(backend.query == HIDDEN_QUERY for backend in activity.backends):
         return None
     opens = grant("pg_monitor", server.user)

@@ -20,7 +20,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import DiskCounters, DiskSample, OtherProgram, ProcessCounters, ProcessSample
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.pooler import Pooler, PoolerSample
-from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
+from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend, PostgresSample, ServerFacts
 from pgtop_tune.model.replication import HorizonSample, PreparedTransaction
 from pgtop_tune.model.waits import LockSample, LockWait
 from tests.support.frames import EPOCH_MS, backend
@@ -230,6 +230,25 @@ def test_a_server_whose_sessions_are_hidden_is_not_said_to_be_idle() -> None:
     assert first.rule == "none"
     assert "idle" not in first.sentence
     assert first.sentence.endswith("other users' sessions are hidden: GRANT pg_monitor TO bench shows them")
+
+
+def test_a_server_whose_sessions_cannot_be_read_is_not_said_to_be_idle() -> None:
+    """A role without pg_monitor, and a catalogue that is closed: the line was "idle: no active session"."""
+    interval = Situation(load=False, tps=0.0, cpu=0.0, busy=2.0).interval(40)
+    closed = Unavailable(Reason.NO_PERMISSION, "permission denied for table pg_database")
+
+    def seen_by(frame: Frame, *, monitor_role: bool) -> Frame:
+        assert isinstance(frame.postgres, PostgresSample)
+        assert isinstance(frame.postgres.server, ServerFacts)
+        server = replace(frame.postgres.server, monitor_role=monitor_role)
+        return replace(frame, postgres=replace(frame.postgres, activity=closed, server=server))
+
+    def sentence(*, monitor_role: bool) -> str:
+        frames = [seen_by(frame, monitor_role=monitor_role) for frame in interval.frames]
+        return Diagnosing().look(Interval(frames)).first.sentence
+
+    assert sentence(monitor_role=False).endswith("permission denied for table pg_database")
+    assert sentence(monitor_role=True) == "idle: no active session"
 
 
 def test_clients_that_think_are_no_limit_of_the_server() -> None:

@@ -188,7 +188,7 @@ async def test_a_fast_load_that_is_looked_at_once_is_the_whole_log(
         true = np.percentile(every, q)
         read = true >= merged.counted_below_us
         # Below, some microseconds are as much as the estimate of what was only counted can be off.
-        off = {"rel": WORST_RELATIVE_ERROR} if read else {"rel": 0.1, "abs": 5.0}
+        off = {"rel": WORST_RELATIVE_ERROR} if read else {"rel": 0.25, "abs": 15.0}
         assert percentiles(merged.buckets, (q,), merged.max_us) == pytest.approx([true], **off)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ _SCRIPT = """
 import pathlib, sys
 from pgtop_tune.cli.app import main
 kept, *sys.argv[1:] = sys.argv[1:]
+
+class Importing:
+    def find_spec(self, name, path, target=None):
+        if name == "pgtop_tune.cli.wiring":
+            pathlib.Path(kept + ".wiring").touch()
+
+sys.meta_path.insert(0, Importing())
 try:
     main()
 finally:
@@ -45,6 +53,10 @@ def test_the_screen_watches_without_the_operators_driver(
     with Terminal(command, {**environment(tmp_path), "PYTHONPATH": str(ROOT)}) as terminal:
         terminal.until("PostgreSQL 18")
         terminal.until_gone("looking")
+        deadline = time.monotonic() + 30
+        # Changes are looked after behind the first picture.
+        while changed_before and not Path(f"{kept}.wiring").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
         terminal.press("q")
         assert terminal.wait() == 0
     loaded = kept.read_text().splitlines()

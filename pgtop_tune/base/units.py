@@ -60,7 +60,7 @@ def number(value: float, digits: int = 6) -> str:
 
 
 def decimal(value: float | None, digits: int) -> str:
-    """A number with so many decimals."""
+    """Return a number with a fixed count of decimals."""
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 

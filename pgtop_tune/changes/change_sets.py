@@ -106,7 +106,7 @@ class MachineHalves:
 
 
 def told_as_problem(failure: Exception) -> PgtopError:
-    """A failure as it is told while changes are reverted: one that nobody foresaw does not keep the rest either."""
+    """Return a failure of a revert as a problem, so that the other changes are reverted all the same."""
     if isinstance(failure, PgtopError):
         return failure
     return PgtopError(f"{type(failure).__name__}: {failure}", "this should not happen: please report it")

@@ -279,7 +279,8 @@ def library_major(path: str, namespace: MountNamespace) -> int | None:
         real = namespace.real_path(path)
         if real is None or not 0 < namespace.stat(real).st_size <= _LIBRARY_BYTES:
             return None
-        content = Path(f"{namespace.top or ''}{real}").read_bytes()
+        with namespace.open_file(real) as file:
+            content = file.read(_LIBRARY_BYTES)
     except OSError:
         return None
     numbers = {int.from_bytes(number, "little") for number in _MAGIC.findall(content)}

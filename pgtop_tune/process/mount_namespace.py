@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ NETWORK_KINDS: Final = frozenset(
     | {"fuse.sshfs", "fuse.glusterfs"}
 )
 """File systems whose disks are another machine's, and which can hang when that is gone."""
+_READ_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _LINKS_MOST: Final = 40
 """As many as the kernel follows in one path."""
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
@@ -142,6 +144,20 @@ class MountNamespace(Struct, frozen=True):
             OSError: As os.stat does.
         """
         return LOOKS.stat(f"{self.top or ''}{real_path}", _key(mount_of(real_path, self.mounts), real_path))
+
+    def open_file(self, real_path: str) -> IO[bytes]:
+        """Open a regular file of a path without links for reading; its account cannot lead us elsewhere meanwhile.
+
+        Raises:
+            TimeoutError: Its file system does not answer.
+            OSError: As os.open does, or it is a link or no regular file.
+        """
+        self.stat(real_path)
+        descriptor = os.open(f"{self.top or ''}{real_path}", _READ_FILE)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is not a regular file", real_path)
+        return open(descriptor, "rb")
 
     def statvfs(self, real_path: str) -> os.statvfs_result:
         """Return what os.statvfs does for a path without links; see `stat`."""

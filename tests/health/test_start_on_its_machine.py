@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -131,6 +132,18 @@ async def test_a_key_that_a_start_refuses_is_found(
         found = await says(own)
     assert words in found
     assert bool(words) == bool(found)
+
+
+async def test_a_key_that_is_no_file_is_never_waited_for(own: Throwaway) -> None:
+    data = Path(str(own.data_dir))
+    key, owner = data / "pipe.key", data.stat()
+    os.mkfifo(key, 0o600)
+    os.chown(key, owner.st_uid, owner.st_gid)
+    try:
+        with waiting_for_a_start(own, ssl="on", ssl_key_file="pipe.key"):
+            await asyncio.wait_for(says(own), 30)
+    finally:
+        key.unlink()
 
 
 @pytest.mark.parametrize("name", [".", "postgresql.auto.conf"])

@@ -179,7 +179,7 @@ class PendingSets:
         if terms.keep_within_s is None or not made.changes:
             return
         now_ms = self._wall_ms()
-        # The deadline of the journal counts: that of one half begins before it is made, that of several afterwards.
+        # The journal's deadline counts. With one half it began before the change was made, with two after both were.
         recorded = [until_ms for change in made.changes if (until_ms := deadline_ms(change)) is not None]
         until_ms = min([now_ms + int(terms.keep_within_s * 1000), *recorded])
         pending = Pending(

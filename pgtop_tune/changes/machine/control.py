@@ -252,7 +252,7 @@ class HostControl:
         return await self._reverted(_only(of_set(set_id), only), why, each)
 
     async def revert_overdue(self, set_ids: Collection[str]) -> tuple[HostChange, ...]:
-        """Revert sets that nobody confirmed in time, also of processes that are gone."""
+        """Revert sets past their deadline, whichever program made them."""
         return await self._reverted(of_sets(set_ids), NOT_CONFIRMED)
 
     async def adopt(self, alone: MachineStart | None = None) -> tuple[PendingSet[HostChange], ...]:

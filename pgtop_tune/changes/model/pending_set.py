@@ -44,7 +44,7 @@ class HasDeadline(Protocol):
 
 
 def deadline_in(within_s: float) -> dict[str, Any]:
-    """Return the fields of a change whose deadline is so many seconds from now."""
+    """Return the fields of a change that has this many seconds from now."""
     within_ms = int(within_s * 1000)
     return {
         "until_ms": time.time_ns() // 1_000_000 + within_ms,
@@ -138,7 +138,7 @@ class PendingSet(Struct, Generic[C], frozen=True):
         )
 
     def overdue(self, now_ms: int) -> bool:
-        """Return whether any program reverts the set: nobody holds it, or its holder has not reverted it in time."""
+        """Return whether every program may revert the set: it has no holder, or its holder is late."""
         grace_ms = 0 if self.holder is Holder.NOBODY else int(GRACE_S * 1000)
         return self.until_ms + grace_ms < now_ms
 

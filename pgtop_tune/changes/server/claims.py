@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
     from pgtop_tune.model.instance import Instance
 
-# The rule that nobody but the experiment changes a parameter under experiment.
+# Parameters under experiment are changed by the experiment alone.
 
 
 def check_free(names: Iterable[str], instance: Instance) -> None:

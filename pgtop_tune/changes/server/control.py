@@ -337,7 +337,7 @@ class PostgresControl:
         self._watchdogs.end(set_id)
 
     async def revert_overdue(self, set_ids: Collection[str]) -> tuple[ParameterChange, ...]:
-        """Revert sets that nobody confirmed in time, also of processes that are gone."""
+        """Revert sets past their deadline, whichever program made them."""
         return (await self._take_back(of_sets(set_ids), NOT_CONFIRMED)).settled
 
     @property

@@ -12,7 +12,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -48,12 +48,14 @@ class ServerAccount(Struct, frozen=True, kw_only=True):
         groups: Its effective group and the supplementary ones.
         capabilities: The effective set.
         namespace: Its mounts.
+        has_our_network: Whether its addresses are ours; also where that cannot be seen.
     """
 
     uid: int
     groups: frozenset[int]
     capabilities: int
     namespace: MountNamespace
+    has_our_network: bool
 
     def fault(self, path: str, needed: int) -> str:
         """Return why it may not use an absolute path, "" where it may or that cannot be said.
@@ -101,12 +103,13 @@ class ServerAccount(Struct, frozen=True, kw_only=True):
         def no_passphrase() -> str:
             raise _EncryptedKey
 
-        top, files = self.namespace.top, [self.namespace.real_path(path) for path in (certificate, key)]
+        paths = [path for file in (certificate, key) if (path := self.namespace.real_path(file)) is not None]
         try:
-            if top is None or not all(path and stat.S_ISREG(self.namespace.stat(path).st_mode) for path in files):
-                return ""
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(f"{top}{files[0]}", f"{top}{files[1]}", no_passphrase)
+            with ExitStack() as stack:
+                opened = [stack.enter_context(self.namespace.open_file(path)) for path in paths]
+                names = [f"/proc/self/fd/{file.fileno()}" for file in opened]
+                if len(names) == len((certificate, key)):
+                    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(names[0], names[1], no_passphrase)
         except _EncryptedKey:
             return "" if asks else "it is encrypted, and ssl_passphrase_command is empty"
         except ssl.SSLError as error:
@@ -152,9 +155,17 @@ def account_of(pid: int, root: Path = Path("/")) -> ServerAccount | None:
             groups=frozenset(map(int, (fields["Gid"][1], *fields["Groups"]))),
             capabilities=int(fields["CapEff"][0], 16),
             namespace=namespace_of(pid, root),
+            has_our_network=_link(root / f"proc/{pid}/ns/net") in ("", _link(root / "proc/self/ns/net")),
         )
     except (OSError, KeyError, ValueError, IndexError):
         return None
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def at_place(start: NextStart, place: ServerPlace, touched: Collection[str]) -> NextStart:
@@ -182,9 +193,9 @@ def with_machine(start: NextStart, account: ServerAccount, *, listening: bool = 
     group = start.text("unix_socket_group")
     return replace(
         start,
-        has_group=_has_group(group) if group and not group.isdecimal() else None,
+        has_group=_has_group(group) if group and not group.isdecimal() and account.namespace.top == "" else None,
         closed=_closed(start, account),
-        cannot_listen=_cannot_listen(start, account) if listening else "",
+        cannot_listen=_cannot_listen(start, account) if listening and account.has_our_network else "",
     )
 
 

@@ -58,7 +58,11 @@ if __name__ == "__main__":
     unpacked_by = ""
     if sys.argv[2:] and sys.argv[1].startswith(_ARCHIVE) and sys.argv[2].startswith(_MODULE):
         unpacked_by = sys.argv.pop(1)[len(_ARCHIVE) :]
-    if sys.argv[1:] and sys.argv[1].startswith(_MODULE + "pgtop_tune."):
-        start(sys.argv.pop(1)[len(_MODULE) :], unpacked_by)
-    else:
-        start()
+    try:
+        if sys.argv[1:] and sys.argv[1].startswith(_MODULE + "pgtop_tune."):
+            start(sys.argv.pop(1)[len(_MODULE) :], unpacked_by)
+        else:
+            start()
+    except KeyboardInterrupt:
+        # Stopped while it begins, before it handles signals: nothing has been done yet.
+        sys.exit(130)

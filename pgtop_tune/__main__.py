@@ -1,5 +1,9 @@
 """`python -m pgtop_tune`."""
 
-from pgtop_tune.cli.app import main
+try:
+    from pgtop_tune.cli.app import main
 
-main()
+    main()
+except KeyboardInterrupt:
+    # Stopped while it begins, before it handles signals: nothing has been done yet.
+    raise SystemExit(130) from None

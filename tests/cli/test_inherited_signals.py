@@ -6,9 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -83,3 +85,23 @@ def test_nohup_keeps_a_recording_from_a_hang_up_and_not_from_ctrl_c(server: Thro
         program.send_signal(signal.SIGINT)
         program.communicate(timeout=60)
     assert program.returncode == 0
+
+
+INTERRUPTED: Final = """
+    import runpy, sys
+
+    class Interrupted:
+        def find_spec(self, name, path, target=None):
+            if name == "pgtop_tune.cli.app":
+                raise KeyboardInterrupt
+
+    sys.meta_path.insert(0, Interrupted())
+    runpy.run_module("pgtop_tune", run_name="__main__")
+"""
+
+
+def test_a_program_that_is_stopped_while_it_begins_says_nothing(tmp_path: Path) -> None:
+    """A detached run that was stopped at once had a traceback in its words."""
+    argv = [sys.executable, "-c", textwrap.dedent(INTERRUPTED)]
+    ended = subprocess.run(argv, cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

@@ -34,7 +34,7 @@ test-root: $(VENV)/.tested-with
 test-short: $(VENV)/.tested-with
 	@$(BIN)/python -m pytest -m "not long" $(WORKERS) $(SHORT) $(ARGS)
 
-test-long: $(VENV)/.tested-with
+test-long: $(VENV)/.tested-with $(VENV)/.packaged-with
 	@PGTOP_TUNE_EXPLORE=1 $(BIN)/python -m pytest -m "long or hypothesis" $(ARGS)
 
 check: $(VENV)/.tested-with

@@ -159,7 +159,9 @@ def _refusal_of_rings(server: ServerPlace, text: StartText, options: Sequence[st
     The rings are made last of the shared memory (ipci.c, CreateOrAttachShmemStructs), a process each, under the limits
     that a restart has: systemd's where it is a unit, else ours.
     """
-    pid = pid_of(Path(server.data_directory)) if server.unit else None
+    pid = None
+    with suppress(PermissionError):
+        pid = pid_of(Path(server.data_directory)) if server.unit else None
     with _directory(server, replace(text, with_rules=True)) as directory:
         refusal = _refusal_of_start(server, directory, options, limits_of=pid)
     return refusal if _RINGS in refusal else ""

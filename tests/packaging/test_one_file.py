@@ -355,3 +355,20 @@ def test_the_lock_of_the_program_is_a_part_of_the_lock_of_the_environment() -> N
     lines = (root / "requirements-run.lock").read_text().splitlines()
     assert set(lines) <= set((root / "requirements.lock").read_text().splitlines())
     assert len(packaging_step("tree").pins()) == 17
+
+
+@pytest.mark.root
+def test_an_account_that_may_not_read_the_server_s_files_changes_parameters_and_takes_them_back(
+    file: Path, fresh_server: Throwaway
+) -> None:
+    Path(str(fresh_server.socket_dir)).chmod(0o755)
+    nobody = one_file.Nobody(file, fresh_server)
+    done = subprocess.run(
+        nobody.words(
+            shell="run set max_wal_size=4GB max_connections=120 log_statement_stats=on && run revert --last --restart"
+        ),
+        capture_output=True, text=True, env=nobody.variables, timeout=120, check=False,
+    )  # fmt: skip
+    assert "max_wal_size: 1GB → 4GB" in done.stdout, done.stderr
+    assert "a start was not tried, values are judged by the rules of PostgreSQL" in done.stderr
+    assert "max_wal_size: 4GB → 1GB" in done.stdout, done.stderr

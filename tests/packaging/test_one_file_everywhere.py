@@ -18,6 +18,7 @@ import pytest
 
 from pgtop_tune import __version__
 from pgtop_tune.cluster.throwaway import Throwaway
+from tests.support import one_file
 from tests.support.packaging_step import packaging_step
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
@@ -38,16 +39,6 @@ HOMES = {
     "read-only home": "mount -t tmpfs -o ro none /home; export HOME=/home",
     "noexec home": "mount -t tmpfs -o noexec,mode=1777 none /home; export HOME=/home",
 }
-ALONE = """
-set -e
-python=$1 file=$2 socket=$3; shift 3
-mount -t tmpfs none /mnt
-mkdir /mnt/python /mnt/file /mnt/socket /mnt/state
-mount --bind "$python" /mnt/python; mount --bind "$file" /mnt/file; mount --bind "$socket" /mnt/socket
-mount -t tmpfs -o mode=1777 none /var/tmp; chown nobody /mnt/state
-{home}
-exec setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -95,37 +86,21 @@ def test_nobody_records_checks_watches_and_loses_no_change(
     if not programs:
         pytest.skip(f"there is no Python {python} here")
     program = programs[-1]
-    script = ALONE.format(home=HOMES[home])
-    words = [
-        "unshare", "-m", "-n", "sh", "-c", script, "sh",
-        str(program.parents[1]), str(files["x86_64"].parent), str(reached.socket_dir),
-    ]  # fmt: skip
-    # One shell for all: what was unpacked goes with its namespace.
-    of_the_account = f'exec "/mnt/python/bin/{program.name}" -IS "/mnt/file/{files["x86_64"].name}" "$@"'
-    # Where a Python of pyenv has its own library, when it is not at the place that it was built for.
-    variables = {
-        "LD_LIBRARY_PATH": "/mnt/python/lib",
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": "/mnt/state",
-        "PGHOST": "/mnt/socket", "PGPORT": str(reached.port), "PGUSER": "postgres", "PGDATABASE": "postgres",
-    }  # fmt: skip
-
-    def entered(shell: str) -> list[str]:
-        return [*words, "sh", "-c", f"run() {{ ( {of_the_account} ) }}; {shell}"]
-
+    nobody = one_file.Nobody(files["x86_64"], reached, program, HOMES[home])
     done = subprocess.run(
-        entered(
-            "run --version && run record -q --seconds 3 -o /mnt/state/run.jsonl.gz"
+        nobody.words(
+            shell="run --version && run record -q --seconds 3 -o /mnt/state/run.jsonl.gz"
             " && run replay --lines /mnt/state/run.jsonl.gz"
             " && { run check >/mnt/state/check || [ $? = 1 ]; } && grep -c WAL /mnt/state/check"
         ),
-        capture_output=True, text=True, env=variables, timeout=300, check=False,
+        capture_output=True, text=True, env=nobody.variables, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     version, *lines, findings = done.stdout.splitlines()
     assert version == f"pgtop-tune {__version__}"
     assert len(lines) >= 2
     assert int(findings) > 0
-    with Terminal(entered("run"), variables) as screen:
+    with Terminal(nobody.words(), nobody.variables) as screen:
         screen.until("WAL")
         screen.press("q")
         assert screen.wait() == 0
@@ -136,11 +111,11 @@ def test_nobody_records_checks_watches_and_loses_no_change(
 
     before = shown()
     process = subprocess.Popen(
-        [*words, "sh", "-c", f'{of_the_account}', "sh", "set", "max_wal_size=4GB", "--for", "60m"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=variables,
+        nobody.words("set", "max_wal_size=4GB", "--for", "60m"),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=nobody.variables,
     )  # fmt: skip
     try:
-        assert eventually(lambda: shown() == "4GB"), process.poll()
+        assert eventually(lambda: shown() == "4GB"), process.communicate()
     finally:
         process.kill()
         process.communicate()

@@ -11,10 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.packaging_step import packaging_step
 
 PYTHON = os.path.realpath(sys.executable)
 """Not that of the environment: the one file has its own packages."""
+_ALONE = """
+set -e
+python=$1 file=$2 socket=$3; shift 3
+mount -t tmpfs none /mnt
+mkdir /mnt/python /mnt/file /mnt/socket /mnt/state
+mount --bind "$python" /mnt/python; mount --bind "$file" /mnt/file; mount --bind "$socket" /mnt/socket
+mount -t tmpfs -o mode=1777 none /var/tmp; chown nobody /mnt/state
+{home}
+exec setpriv --reuid=nobody --regid=nogroup --clear-groups sh -c 'run() {{ ( {run} ) }}; {shell}' sh "$@"
+"""
 
 
 def made_once(factory: pytest.TempPathFactory) -> Path:
@@ -50,3 +61,33 @@ def words_of_package(tree: Path) -> tuple[str, ...]:
 def words(file: Path, cache: Path) -> tuple[str, ...]:
     """Return the words that start a one file, whose files are in a directory below `cache`."""
     return ("env", f"XDG_CACHE_HOME={cache}", PYTHON, "-IS", str(file))
+
+
+class Nobody:
+    """An account that owns nothing, without network; it starts the one file. Its caller is root.
+
+    Attributes:
+        variables: The environment of its programs; they find the server.
+
+    Args:
+        file: The one file.
+        server: One whose socket everybody reaches.
+        program: The Python.
+        home: The shell's words that make or take away its home.
+    """
+
+    def __init__(self, file: Path, server: Throwaway, program: Path = Path(PYTHON), home: str = "unset HOME") -> None:
+        self._directories = (str(program.parents[1]), str(file.parent), str(server.socket_dir))
+        self._home = home
+        self._run = f'exec "/mnt/python/bin/{program.name}" -IS "/mnt/file/{file.name}" "$@"'
+        self.variables = {
+            # Where a Python of pyenv has its own library, when it is not at the place that it was built for.
+            "LD_LIBRARY_PATH": "/mnt/python/lib",
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": "/mnt/state",
+            "PGHOST": "/mnt/socket", "PGPORT": str(server.port), "PGUSER": "postgres", "PGDATABASE": "postgres",
+        }  # fmt: skip
+
+    def words(self, *arguments: str, shell: str = "") -> list[str]:
+        """Return the words of one program with arguments, or of a shell that has it as `run`: files go with it."""
+        script = _ALONE.format(home=self._home, run=self._run, shell=shell or self._run)
+        return ["unshare", "-m", "-n", "sh", "-c", script, "sh", *self._directories, *arguments]

@@ -144,7 +144,7 @@ def server_before_restart(
         place=place,
         pid=None if isinstance(pid, Unavailable) else pid,
         next_start=at_place(
-            next_start(session, changes, PARAMETERS), place, {change.name.lower() for change in changes}
+            next_start(session, changes, PARAMETERS), place, pid, {change.name.lower() for change in changes}
         ),
         library_directory=library_directory(session),
     )

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from pgtop_tune.changes.start.next_start import PASSPHRASE, TLS_FILES, NextStart
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.cluster.auto_conf import FILE_NAME
-from pgtop_tune.cluster.postmaster import pid_of
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process.mount_namespace import MountNamespace, namespace_of
 
@@ -168,16 +168,16 @@ def _link(path: Path) -> str:
         return ""
 
 
-def at_place(start: NextStart, place: ServerPlace, touched: Collection[str]) -> NextStart:
+def at_place(start: NextStart, place: ServerPlace, pid: int | Unavailable, touched: Collection[str]) -> NextStart:
     """Return the next start of a server of this machine with what the machine says of it.
 
     Args:
         start: Its values.
         place: Where it is.
+        pid: Its postmaster, not as a file of its directory names it: that may be closed to us.
         touched: Parameters whose rules are going to be asked, in lower case.
     """
-    pid = pid_of(Path(place.data_directory)) if place.program else None
-    account = None if pid is None else account_of(pid)
+    account = account_of(pid) if place.program and not isinstance(pid, Unavailable) else None
     listening = not _LISTENING.isdisjoint(touched)
     return start if account is None else with_machine(start, account, listening=listening)
 

@@ -25,6 +25,7 @@ from pgtop_tune.changes.start.facts import (
 )
 from pgtop_tune.changes.start.machine_looks import at_place
 from pgtop_tune.changes.start.next_start import PASSPHRASE, NextStart, next_start
+from pgtop_tune.changes.start.places import postmaster_pid
 from pgtop_tune.changes.start.rules import PARAMETERS, refusal_by_rules
 from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -84,8 +85,9 @@ class StartTrials:
         touched = frozenset(change.name.lower() for change in changes)
         before = after = _UNREAD
         if _is_of_tls(touched) or not touched.isdisjoint(PARAMETERS):
-            before = at_place(next_start(session, (), PARAMETERS, touched=touched), place, touched)
-            after = at_place(next_start(session, changes, PARAMETERS), place, touched)
+            pid = postmaster_pid(session)
+            before = at_place(next_start(session, (), PARAMETERS, touched=touched), place, pid, touched)
+            after = at_place(next_start(session, changes, PARAMETERS), place, pid, touched)
         dry = self._dry(session, place, changes, (before, after), with_libraries=with_libraries)
         refusal = dry.refusal if isinstance(dry, DryStart) else ""
         refusal = refusal or refusal_by_rules(before, after, changes, session.major, tried=isinstance(dry, DryStart))

@@ -127,6 +127,18 @@ def test_a_dry_run_shows_the_sql_in_order_and_changes_nothing(own: Throwaway, tm
     assert shown(own, "max_wal_size") == "1GB"
 
 
+@pytest.mark.parametrize(("assignment", "why"), [
+    ("wal_compression=zip", "wal_compression: 'zip' is not one of its values"),
+    ("work_mem=99999TB", "work_mem: '99999TB' is out of range"),
+])  # fmt: skip
+def test_a_dry_run_of_a_value_that_the_server_refuses_says_so(
+    own: Throwaway, tmp_path: Path, assignment: str, why: str
+) -> None:
+    ran = run("set", assignment, "--dry-run", "-d", conninfo(own), home=tmp_path)
+    assert ran.status == 2
+    assert why in ran.err
+
+
 def test_a_role_gets_its_own_value_and_the_rest_keep_theirs(own: Throwaway, tmp_path: Path) -> None:
     with psycopg.connect(conninfo(own), autocommit=True) as connection:
         connection.execute('CREATE ROLE "Report; er" LOGIN')

@@ -69,7 +69,7 @@ from pgtop_tune.changes.server.reverting import (
 from pgtop_tune.changes.server.session_runner import SessionRunner
 from pgtop_tune.changes.server.unread_files import changed_rule_files, unread_lines
 from pgtop_tune.changes.start.places import check_auto_conf, find_place, note_place
-from pgtop_tune.changes.start.trial import StartTrials
+from pgtop_tune.changes.start.trial import StartTrials, check_taken
 from pgtop_tune.changes.statements import statement
 from pgtop_tune.changes.watchdogs import Watchdogs, guard_set
 from pgtop_tune.model.instance import Kin, ServerPlace
@@ -265,10 +265,14 @@ class PostgresControl:
 
         Raises:
             ServerProblem: It would not.
+            UsageProblem: It would refuse a value.
         """
 
         def tried(session: OperatorSession) -> None:
             current = {each.name.lower(): each for each in session.parameters([each.name for each in wanted])}
+            for each in wanted:
+                if each.value is not None:
+                    check_taken(current[each.name.lower()], each.value)
             self._trials.check(session, self._place(session), wanted, current)
 
         await self._runner.run(tried)

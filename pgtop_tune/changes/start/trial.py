@@ -182,15 +182,27 @@ def _is_word(parameter: Parameter, value: str) -> bool:
     return True
 
 
-def _is_taken(changes: WantedParameter, current: Mapping[str, Parameter]) -> bool:
+def _is_taken(change: WantedParameter, current: Mapping[str, Parameter]) -> bool:
     """Return whether a value is to be tried: not where the server refuses it before any start, in its own words."""
-    parameter = current.get(changes.name.lower())
-    if parameter is None or changes.value is None or changes.name.lower() in PARAMETERS:
+    parameter = current.get(change.name.lower())
+    if parameter is None or change.value is None or change.name.lower() in PARAMETERS:
         return parameter is not None
-    if "\n" in changes.value or (parameter.vartype == "enum" and not _is_word(parameter, changes.value)):
-        return False
     try:
-        check_value(parameter, changes.value)
+        check_taken(parameter, change.value)
     except UsageProblem:
         return False
     return True
+
+
+def check_taken(parameter: Parameter, value: str) -> None:
+    """Makes sure that the server may take a value before any start.
+
+    Raises:
+        UsageProblem: It would refuse it.
+    """
+    if "\n" in value:
+        raise UsageProblem(f"{parameter.name}: a value of several lines cannot be written")
+    if parameter.vartype == "enum" and not _is_word(parameter, value):
+        words = ", ".join(parameter.enumvals)
+        raise UsageProblem(f"{parameter.name}: {value!r} is not one of its values", f"one of {words}")
+    check_value(parameter, value)

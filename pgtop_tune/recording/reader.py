@@ -16,7 +16,7 @@ from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.blocks import Block, moment, open_blocks
-from pgtop_tune.recording.codec import codec_for
+from pgtop_tune.recording.codec import changed_frame
 from pgtop_tune.recording.format import (
     DELTA,
     KEY,
@@ -34,7 +34,6 @@ from pgtop_tune.recording.format import (
 from pgtop_tune.recording.frames import Score
 from pgtop_tune.recording.landmarks import score_of_line
 
-_FRAME: Final = codec_for(Frame)
 _MOST_PROBLEMS: Final = 100
 _MORE: Final = "and more of the same kind"
 _STILL_WRITTEN_S: Final = 10.0
@@ -336,13 +335,13 @@ def frame_of(line: bytes, before: Frame | None) -> Frame:
     if type(parsed) is not dict:
         raise RecordingProblem("a line that is not an object")
     if KEY in parsed:
-        frame: Frame = _FRAME.read(parsed[KEY])
+        frame = changed_frame(None, parsed[KEY])
     elif DELTA not in parsed:
         raise RecordingProblem("neither a key nor a delta")
     elif before is None:
         raise RecordingProblem("a delta without the frame before it")
     else:
-        frame = _FRAME.apply(before, parsed[DELTA])
+        frame = changed_frame(before, parsed[DELTA])
     return checked(frame)
 
 

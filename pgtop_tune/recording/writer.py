@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
 from pathlib import Path
 from typing import Final
@@ -15,11 +14,10 @@ from typing import Final
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import directory_of, new_descriptor, remove
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.codec import codec_for
+from pgtop_tune.recording.codec import ENCODER, change_between
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, Header, checksum, header_line, sealed
 from pgtop_tune.recording.outlet import is_stream, open_stream, write_stream
 from pgtop_tune.recording.packing import Member, mark, packing_for
-from pgtop_tune.recording.values import SAME
 
 # Who writes a recording holds a lock on it, so that two processes never write one.
 #
@@ -95,11 +93,6 @@ class NameLock:
             if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
                 remove(self._path)
         os.close(self._file)
-
-
-_FRAME: Final = codec_for(Frame)
-_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
-"""Made once; codecs give trees, so nothing is looked for that holds itself."""
 
 
 class RecordingWriter:
@@ -178,12 +171,11 @@ class RecordingWriter:
             self._settle(self._owed)
         before = self._before
         if before is None or self.frames % KEY_EVERY == 0:
-            line = {KEY: _FRAME.full(frame)}
+            line = {KEY: change_between(None, frame)}
             self._next_member(frame)
         else:
-            difference = _FRAME.delta(before, frame)
-            line = {DELTA: {} if difference is SAME else difference}
-        words, sum_of_line = sealed(_ENCODER.encode(line), self._sum)
+            line = {DELTA: change_between(before, frame)}
+        words, sum_of_line = sealed(ENCODER.encode(line), self._sum)
         self._put(words)
         self._sum = sum_of_line
         self._before = frame

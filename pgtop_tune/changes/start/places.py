@@ -53,6 +53,8 @@ def find_place(session: OperatorSession) -> ServerPlace:
     pid = postmaster_pid(session)
     if isinstance(pid, Unavailable):
         return ServerPlace(session.endpoint, data, "another machine", why_not=pid.detail)
+    if not data:
+        return ServerPlace(session.endpoint, data, "unknown", why_not="this role may not see its data_directory")
     try:
         server = look(pid)
     except OSError as error:

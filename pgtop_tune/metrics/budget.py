@@ -28,9 +28,8 @@ from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, S
 from pgtop_tune.metrics.blocking import blocking, longest_blocked_s
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import WORKING
-from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, running, work_window_s
+from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, SHORTEST_S, running, stalled_within, work_window_s
 from pgtop_tune.metrics.server import TPS
-from pgtop_tune.metrics.stall import SHORTEST_S, stalled_within
 from pgtop_tune.metrics.waits import WaitShare, label_of, wait_profile
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.waits import BETWEEN, CLIENT, TURN, WaitCount

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Reading
+from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, Reading
 from pgtop_tune.metrics.client_bound import generator_load
-from pgtop_tune.metrics.steady_state import steady_state
+from pgtop_tune.metrics.durability import AtRisk, risks
+from pgtop_tune.metrics.host_values import ticks_share
+from pgtop_tune.metrics.server import changed_values, checkpoints_between, short_value
+from pgtop_tune.metrics.steady_state import ACTIVE, AUTOVACUUM, steady_state, vacuumed_table
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LatencySecond, RunState
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_result import GeneratorLoad, RunFacts, SteadyState
+from pgtop_tune.model.postgres import Backend
+from pgtop_tune.model.run_result import Doubt, GeneratorLoad, RunFacts, RunVerdict, SteadyState
+from pgtop_tune.model.waits import LOAD_APPLICATION
 
 S = TypeVar("S", bound=Reading)
 
@@ -150,3 +157,375 @@ def _run_of(frame: Frame) -> int | None:
 
 def _is_over(frame: Frame) -> bool:
     return not isinstance(frame.bench, Unavailable) and frame.bench.run.state in _OVER
+
+
+FOREIGN_SESSIONS: Final = 0.1
+FOREIGN_TRANSACTIONS: Final = 0.05
+_FEWEST_FOREIGN_PER_S: Final = 10.0
+_FEWEST_SILENT: Final = 2
+"""Looks: a single one is a busy machine, ours as well as the server's."""
+_HALF: Final = 0.5
+_COUNTED_LATE_S: Final = 1.0
+"""A session adds its transactions to the counters once a second at most (pgstat.c, PGSTAT_MIN_INTERVAL)."""
+WRITES: Final = 0.1
+"""Rows written per transaction from which on a load writes."""
+STEAL: Final = 1.0
+LOGGED_BELOW_MS: Final = 1000.0
+_BACKUP: Final = "BASE BACKUP"
+_NAMED: Final = 3
+_LATE_LOOK_S: Final = 5.0
+"""After a run has begun, a look may still show what was changed right before it."""
+_OWN_RULE: Final = frozenset({("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")})
+
+
+def server_away(evidence: RunEvidence) -> Doubt | None:
+    """The server restarted or fell silent while pgbench ran."""
+    inside = evidence.inside
+    silent = _silent_looks(inside)
+    started = {sections.server(frame) for frame in evidence.frames}
+    moments = {facts.started_ms for facts in started if not isinstance(facts, Unavailable)}
+    if len(moments) < 2 and (silent < _FEWEST_SILENT or silent * 10 <= len(inside)):
+        return None
+    words = (
+        "the server restarted"
+        if len(moments) > 1
+        else f"the server did not answer in {silent} of {len(inside)} samples"
+    )
+    return Doubt(
+        id="SERVER-AWAY",
+        verdict=RunVerdict.SUSPECT,
+        reason=words,
+        advice="look at the server's log",
+        numbers=(("silent_looks", silent),),
+    )
+
+
+def _silent_looks(inside: Sequence[Frame]) -> int:
+    """Looks that the server did not answer, without those after a gap of our own: until our connection stands again."""
+    silent, ours = 0, 0
+    for frame in inside:
+        if Interval((frame,)).after_gap:
+            ours = MISSED_TICKS
+        if not isinstance(frame.postgres, Unavailable):
+            ours = 0
+        elif ours:
+            ours -= 1
+        else:
+            silent += 1
+    return silent
+
+
+def other_server(evidence: RunEvidence) -> Doubt | None:
+    """The endpoint leads to another server, or far fewer transactions were seen on this one than the client did."""
+    if evidence.facts.elsewhere:
+        return Doubt(
+            id="OTHER-SERVER", verdict=RunVerdict.SUSPECT,
+            reason="the endpoint leads to another server than the one that is watched:"
+            " the figures of server and machine are not of the load",
+            advice="pass the connection options of the server behind the endpoint",
+        )  # fmt: skip
+    seen = _server_transactions(evidence)
+    if seen is None or not evidence.facts.builtin or evidence.run.state is not RunState.FINISHED:
+        return None
+    client = evidence.transactions
+    if seen >= _HALF * client * _counted_share(evidence):
+        return None
+    return Doubt(
+        id="OTHER-SERVER", verdict=RunVerdict.SUSPECT,
+        reason=f"pgbench did {client:.0f} transactions and the watched server {seen:.0f}:"
+        " the figures of server and machine belong to another one",
+        advice="pass the connection options of the server behind the endpoint",
+        numbers=(("client_transactions", client), ("server_transactions", seen)),
+    )  # fmt: skip
+
+
+def _counted_share(evidence: RunEvidence) -> float:
+    """Part of the run that the newest counters tell of: on a busy machine, their last reading may precede its end."""
+    if not evidence.seconds:
+        return 1.0
+    newest = evidence.readings(sections.database)[-1]
+    at_ms = next(frame.taken_at_ms for frame in evidence.frames if sections.database(frame) == newest)
+    told_s = (at_ms - evidence.run.started_ms) / 1000.0 - _COUNTED_LATE_S
+    return min(max(told_s / evidence.seconds, 0.0), 1.0)
+
+
+def straddled(evidence: RunEvidence) -> Doubt | None:
+    """A checkpoint was under way when the run began, or when it ended."""
+    ends = evidence.ends(sections.checkpoints)
+    begun = None if ends is None else checkpoints_between(*ends)
+    if ends is None or begun is None or ends[1].buffers_checkpoint == ends[0].buffers_checkpoint:
+        return None
+    readings = evidence.readings(sections.checkpoints)
+    finished = {reading.checkpoint_time_ms for reading in readings[1:]} - {readings[0].checkpoint_time_ms, None}
+    before = sum(1 for moment in finished if moment is not None and moment < evidence.run.started_ms)
+    if not finished and not sum(begun):
+        # Pages were written and nothing began or ended: one lasted longer than the run.
+        before = 1
+    open_at_end = max(before + sum(begun) - len(finished), 0)
+    if not before and not open_at_end:
+        return None
+    where = [words for words, there in (("when it began", before), ("when it ended", open_at_end)) if there]
+    return Doubt(
+        id="CHECKPOINT-STRADDLED", verdict=RunVerdict.SUSPECT,
+        reason=f"a checkpoint was in progress {' and '.join(where)}: the run includes part of its cost",
+        advice="run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)",
+        numbers=(("begun_inside", sum(begun)), ("finished_inside", len(finished))),
+    )  # fmt: skip
+
+
+def no_checkpoint(evidence: RunEvidence) -> Doubt | None:
+    """A write load without a checkpoint in it."""
+    ends, rows = evidence.ends(sections.checkpoints), _rows_written(evidence)
+    begun = None if ends is None else checkpoints_between(*ends)
+    if begun != (0, 0) or rows is None or rows < WRITES * max(evidence.transactions, 1.0):
+        return None
+    timeout_s = evidence.setting("checkpoint_timeout")
+    cycle = f" (checkpoint_timeout {timeout_s} s)" if timeout_s else ""
+    return Doubt(
+        id="NO-CHECKPOINT", verdict=RunVerdict.SUSPECT if evidence.seconds >= 60 else RunVerdict.NOTE,
+        reason=f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: the cost of writing the changed pages is missing",
+        advice="run for one checkpoint cycle or several", numbers=(("seconds", evidence.seconds),),
+    )  # fmt: skip
+
+
+def competing(evidence: RunEvidence) -> Doubt | None:
+    """Sessions of others, backups, and transactions the client did not make."""
+    looks = evidence.readings(sections.activity)[1:]
+    reasons, numbers = [], []
+    foreign = [_foreign(backend) for look in looks for backend in look.backends if _is_foreign(evidence, backend)]
+    if looks and len(foreign) >= FOREIGN_SESSIONS * len(looks):
+        mean = len(foreign) / len(looks)
+        names = ", ".join(name for name, _ in Counter(foreign).most_common(3))
+        reasons.append(f"{mean:.1f} other active sessions on average ({names})")
+        numbers.append(("foreign_sessions", mean))
+    backups = [
+        row for sample in evidence.readings(sections.progress) for row in sample.commands if row.command == _BACKUP
+    ]
+    if backups:
+        reasons.append("a base backup was taken")
+    excess = _foreign_transactions(evidence)
+    if excess is not None:
+        reasons.append(f"the server did {excess:.0f} transactions per second more than the client")
+        numbers.append(("foreign_tps", excess))
+    if not reasons:
+        return None
+    return Doubt(
+        id="COMPETING-ACTIVITY", verdict=RunVerdict.SUSPECT, reason=f"the server was not alone: {'; '.join(reasons)}",
+        advice="measure without other sessions", numbers=tuple(numbers),
+    )  # fmt: skip
+
+
+def autovacuum(evidence: RunEvidence) -> Doubt | None:
+    """A worker was seen at a table of the load."""
+    looks = evidence.readings(sections.activity)[1:]
+    tables: Counter[str] = Counter()
+    for look in looks:
+        at_work = {vacuumed_table(backend) for backend in look.backends if backend.backend_type == AUTOVACUUM}
+        tables.update(
+            table for table in at_work if table and (not evidence.facts.tables or table in evidence.facts.tables)
+        )
+    if not tables:
+        return None
+    words = ", ".join(f"{table} in {seen} of {len(looks)} samples" for table, seen in tables.most_common(3))
+    return Doubt(
+        id="AUTOVACUUM", verdict=RunVerdict.SUSPECT, reason=f"autovacuum worked on the dataset: {words}",
+        advice="VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to include autovacuum "
+        "throughout",
+        numbers=(("looks", float(tables.total())),),
+    )  # fmt: skip
+
+
+def swap(evidence: RunEvidence) -> Doubt | None:
+    """Pages went to or came from swap."""
+    ends = evidence.ends(sections.memory)
+    if ends is None:
+        return None
+    older, newer = ends
+    if None in (older.swap_in_pages, older.swap_out_pages, newer.swap_in_pages, newer.swap_out_pages):
+        return None
+    pages_in = (newer.swap_in_pages or 0) - (older.swap_in_pages or 0)
+    pages_out = (newer.swap_out_pages or 0) - (older.swap_out_pages or 0)
+    if pages_in + pages_out <= 0:
+        return None
+    return Doubt(
+        id="SWAP", verdict=RunVerdict.SUSPECT, reason=f"the machine swapped: {pages_in} pages in, {pages_out} out",
+        advice="less memory for the server (shared_buffers, work_mem), or no other program on the machine",
+        numbers=(("pages_in", pages_in), ("pages_out", pages_out)),
+    )  # fmt: skip
+
+
+def steal(evidence: RunEvidence) -> Doubt | None:
+    """The hypervisor ran others."""
+    ends = evidence.ends(sections.cpu)
+    if ends is None:
+        return None
+    older, newer = ends[0].total, ends[1].total
+    stolen = ticks_share(older, newer, lambda times: times.steal_ticks)
+    if stolen is None or stolen <= STEAL:
+        return None
+    return Doubt(
+        id="STEAL", verdict=RunVerdict.SUSPECT, reason=f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
+        advice="measure again at another time, or on a machine with dedicated CPUs", numbers=(("steal_percent", stolen),),
+    )  # fmt: skip
+
+
+def not_durable(evidence: RunEvidence) -> Doubt | None:
+    """fsync or full_page_writes off at any time of the run."""
+    in_force = _in_force(evidence)
+    off = [name for name in ("fsync", "full_page_writes") if name in in_force]
+    if not off:
+        return None
+    return Doubt(
+        id="NOT-DURABLE",
+        verdict=RunVerdict.SUSPECT,
+        reason=f"{' and '.join(off)} off: the cost of durability is missing",
+        advice="turn it on to measure like production",
+    )
+
+
+def parameter_changed(evidence: RunEvidence) -> Doubt | None:
+    """Another value of a parameter at some moment of the run."""
+    began_s = min(evidence.inside[0].elapsed_s + _LATE_LOOK_S, _reloaded_s(evidence))
+    looks = pairwise(evidence.readings(sections.parameters))
+    changes = [change for before, now in looks if now.at_s >= began_s for change in changed_values(before, now)]
+    if not changes:
+        return None
+    words = [
+        f"{old.name} was changed from {short_value(old.shown)} to {short_value(new.shown)}" for old, new in changes
+    ]
+    more = [f"{len(words) - _NAMED} more changes"] if len(words) > _NAMED else []
+    return Doubt(
+        id="PARAMETER-CHANGED",
+        verdict=RunVerdict.SUSPECT,
+        reason="; ".join([*words[:_NAMED], *more]),
+        advice="the figures are of both values: repeat the run",
+        numbers=(("changes", len(changes)),),
+    )
+
+
+def _reloaded_s(evidence: RunEvidence) -> float:
+    """Return when it was first seen that the server had read its files again within the run; infinity if never."""
+    looks = [activity for frame in evidence.inside if not isinstance(activity := sections.activity(frame), Unavailable)]
+    reloads = (look.at_s for look in looks if (look.configured_ms or 0) > (looks[0].configured_ms or 0))
+    return next(reloads, math.inf)
+
+
+def asynchronous(evidence: RunEvidence) -> Doubt | None:
+    """synchronous_commit off for the whole server at any time of the run."""
+    risk = _in_force(evidence).get("synchronous_commit")
+    if risk is None or risk.value != "off":
+        return None
+    return Doubt(
+        "ASYNCHRONOUS",
+        RunVerdict.NOTE,
+        "synchronous_commit is off: commits do not wait for the disk, and a crash loses the last ones",
+    )
+
+
+def unsafe(evidence: RunEvidence) -> Doubt | None:
+    """Another value behind the durability fence at any time of the run."""
+    others = {name: risk for name, risk in _in_force(evidence).items() if (name, risk.value) not in _OWN_RULE}
+    if not others:
+        return None
+    words = "; ".join(f"{name}={risk.value} can lose {risk.loss}" for name, risk in others.items())
+    return Doubt(id="UNSAFE", verdict=RunVerdict.NOTE, reason=words, advice="production uses another value")
+
+
+def _in_force(evidence: RunEvidence) -> dict[str, AtRisk]:
+    """Values that can lose data, by name, of every look at the parameters."""
+    return {risk.name: risk for look in evidence.readings(sections.parameters) for risk in risks(look.parameters)}
+
+
+def unlogged(evidence: RunEvidence) -> Doubt | None:
+    """Unlogged tables in the dataset."""
+    tables = evidence.facts.unlogged
+    if not tables:
+        return None
+    return Doubt(
+        id="UNLOGGED",
+        verdict=RunVerdict.SUSPECT,
+        reason=f"{', '.join(tables)} unlogged: no WAL is written for them",
+        advice="create the dataset without --unlogged-tables",
+    )
+
+
+def logging(evidence: RunEvidence) -> Doubt | None:
+    """Statements of the load in the server's log."""
+    reasons = []
+    statement = evidence.setting("log_statement")
+    rows = _rows_written(evidence)
+    if statement == "all" or (statement == "mod" and rows):
+        reasons.append(f"log_statement = {statement}")
+    if evidence.setting("log_duration") == "on":
+        reasons.append("log_duration = on")
+    threshold = evidence.setting("log_min_duration_statement")
+    threshold_ms = float(threshold) if threshold is not None else -1.0
+    if 0.0 <= threshold_ms < LOGGED_BELOW_MS:
+        reasons.append(f"log_min_duration_statement = {threshold_ms:.0f} ms")
+    if not reasons:
+        return None
+    return Doubt(
+        id="STATEMENT-LOGGING",
+        verdict=RunVerdict.SUSPECT,
+        reason=f"the server logs statements: {', '.join(reasons)}",
+        advice="turn it off, or keep it in all runs that are compared",
+    )
+
+
+def _is_foreign(evidence: RunEvidence, backend: Backend) -> bool:
+    """Whether a session is none of the load's. Behind a pooler that renames sessions nobody can tell."""
+    if backend.backend_type != "client backend" or backend.state not in ACTIVE:
+        return False
+    return backend.application_name != LOAD_APPLICATION and (evidence.facts.direct or _load_is_seen(evidence))
+
+
+def _load_is_seen(evidence: RunEvidence) -> bool:
+    return any(
+        count.of_load and count.observations for sample in evidence.readings(sections.waits) for count in sample.counts
+    )
+
+
+def _foreign(backend: Backend) -> str:
+    return backend.application_name or backend.usename or "?"
+
+
+def _foreign_transactions(evidence: RunEvidence) -> float | None:
+    """Transactions per second beyond the client's; None when they are few, or cannot be told.
+
+    A new connection takes the server one of its own to let the client in (InitPostgres), and with the protocol
+    "prepared" another one, because the first Parse stands alone.
+    """
+    seen = _server_transactions(evidence)
+    if (
+        seen is None
+        or not evidence.facts.builtin
+        or evidence.run.state is not RunState.FINISHED
+        or not evidence.seconds
+    ):
+        return None
+    client = evidence.tries + 2 * evidence.run.clients
+    if evidence.run.connect_per_transaction:
+        client += evidence.tries * (2 if evidence.run.protocol == "prepared" else 1)
+    excess = (seen - client) / evidence.seconds
+    return excess if excess > max(_FEWEST_FOREIGN_PER_S, FOREIGN_TRANSACTIONS * client / evidence.seconds) else None
+
+
+def _server_transactions(evidence: RunEvidence) -> float | None:
+    """Transactions that ended on the server from before the run to its end, without ours."""
+    ends = evidence.ends(sections.database)
+    if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
+        return None
+    older, newer = ends
+    everybody = newer.xact_commit + newer.xact_rollback - older.xact_commit - older.xact_rollback
+    return None if everybody < 0 else max(everybody - newer.own_transactions + older.own_transactions, 0)
+
+
+def _rows_written(evidence: RunEvidence) -> int | None:
+    ends = evidence.ends(sections.database)
+    if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
+        return None
+    older, newer = ends
+    return (
+        newer.tup_inserted + newer.tup_updated + newer.tup_deleted
+        - older.tup_inserted - older.tup_updated - older.tup_deleted
+    )  # fmt: skip

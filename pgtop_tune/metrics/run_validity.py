@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base import units
-from pgtop_tune.metrics import run_surroundings as around
+from pgtop_tune.metrics import run_evidence as around
 from pgtop_tune.metrics.client_bound import full_machine
 from pgtop_tune.metrics.load import P99
 from pgtop_tune.metrics.percentiles import Buckets, bucket_edges, merge

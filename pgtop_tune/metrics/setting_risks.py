@@ -1,6 +1,6 @@
 """The class of every setting of PostgreSQL 14 to 19, and the values that are not safe: the one table of the fence.
 
-A setting is safe at every value (`metrics/safe_settings`), or has rows here: a class, a condition on the value, and a
+A setting is safe at every value (`metrics/value_risks.SAFE`), or has rows here: a class, a condition on the value, and a
 reason. Each answers one question: kept for good, can this value lose data, run code, lock out, hang, or cut what others
 do? A name that stands in neither, of a newer major or of an extension, is unknown, and asked for.
 
@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pgtop_tune.metrics.safe_settings import SAFE, SAFE_EXTENSIONS
 from pgtop_tune.metrics.value_risks import (
     ANOTHER_ENCODING,
     ANY,
@@ -28,6 +27,8 @@ from pgtop_tune.metrics.value_risks import (
     ON,
     OTHER,
     OUTSIDE,
+    SAFE,
+    SAFE_EXTENSIONS,
     Condition,
     RiskClass,
     ValueRisk,

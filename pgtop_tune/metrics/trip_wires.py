@@ -22,11 +22,11 @@ from pgtop_tune.metrics.load import (
     Quantile,
     logged_seconds,
     running,
+    stalled_s,
 )
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.replication import sender_lags
 from pgtop_tune.metrics.server import TPS
-from pgtop_tune.metrics.stall import stalled_s
 
 WINDOW_S: Final = 5.0
 _MS: Final[Mapping[str, float]] = {"": 1.0, "us": 0.001, "ms": 1.0, "s": 1000.0}

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
-from pgtop_tune.metrics.load import running
-from pgtop_tune.metrics.stall import stalled_s
+from pgtop_tune.metrics.load import running, stalled_s
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.frame_window import FrameWindow
 from pgtop_tune.runtime.history import Charted, History, LatencyHistory, LatencyPoint

@@ -9,9 +9,8 @@ from typing import Any, Final
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.durability import risks
-from pgtop_tune.metrics.parameter_changes import parameter_pairs, short_value
-from pgtop_tune.metrics.server import checkpoints_between
-from pgtop_tune.metrics.stall import stalls
+from pgtop_tune.metrics.load import stalls
+from pgtop_tune.metrics.server import checkpoints_between, parameter_pairs, short_value
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState, Silence
 from pgtop_tune.model.events import Event, EventKind

@@ -28,7 +28,6 @@ from pgtop_tune.host.psutil_source import PsutilHost
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
-from pgtop_tune.metrics import host_places as places
 from pgtop_tune.metrics import waits
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.host_values import untold
@@ -49,7 +48,7 @@ SINGLE = (
 )  # fmt: skip
 FAMILIES = (
     metrics.CORE_BUSY, *metrics.DISK_METRICS, *metrics.HUGE_PAGE_METRICS, *metrics.PROCESS_METRICS,
-    details.PROCESS_RUN_DELAY, *places.NETWORK_METRICS, *places.SPACE_METRICS,
+    details.PROCESS_RUN_DELAY, *details.NETWORK_METRICS, *details.SPACE_METRICS,
 )  # fmt: skip
 WHOLE_SECTIONS = ("host.psi.",)
 """Figures of sections that psutil does not have at all."""
@@ -209,7 +208,7 @@ def test_what_psutil_has_not_stands_with_its_reason() -> None:
     assert str(untold(frame, "host.disk.queue")) == "psutil does not tell requests under way"
     assert str(untold(frame, "host.huge_pages.total")) == "psutil does not tell huge pages"
     assert untold(frame, "host.disk.write_await") is None
-    known = {row.id for row in (*SINGLE, *FAMILIES, details.HUGE_SURPLUS, *places.GROUP_METRICS, *waits.CLASSES)}
+    known = {row.id for row in (*SINGLE, *FAMILIES, details.HUGE_SURPLUS, *details.GROUP_METRICS, *waits.CLASSES)}
     assert {each.metric for each in sample.facts.untold} <= known, "ids of the catalogue, or nobody finds the reason"
 
 

@@ -11,10 +11,17 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import groups, limits, set_parameters
-from pgtop_tune.metrics.horizon import holders
 from pgtop_tune.metrics.progress import progress_rows
 from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_danger, slot_states
-from pgtop_tune.metrics.vacuum import age, database_ages, index_rates, multixact_age, table_rates, table_vacuums
+from pgtop_tune.metrics.vacuum import (
+    age,
+    database_ages,
+    holders,
+    index_rates,
+    multixact_age,
+    table_rates,
+    table_vacuums,
+)
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import ParameterSample

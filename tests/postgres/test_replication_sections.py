@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.horizon import holders
 from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_states
+from pgtop_tune.metrics.vacuum import holders
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.relations import DatabaseLimits, RelationSample

@@ -19,16 +19,12 @@ from pgtop_tune.metrics import (
     checkpoints,
     host,
     host_details,
-    host_places,
     io,
     load,
-    own_cost,
     pooler,
     server,
-    stall,
     statements,
     waits,
-    wal_device,
 )
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import ProgressMetric, under_way
@@ -55,10 +51,10 @@ PASSING: Final = frozenset(
 OF_OTHER_TIMES: Final = frozenset(
     metric.id
     for metric in (
-        host.LOAD_1M, host.LOAD_5M, host.LOAD_15M, host_places.MINUTES_LEFT, io.SINCE_ARCHIVED, io.WAL_DISK_UNTIL_FULL,
+        host.LOAD_1M, host.LOAD_5M, host.LOAD_15M, host_details.MINUTES_LEFT, io.SINCE_ARCHIVED, io.WAL_DISK_UNTIL_FULL,
         ceilings.MOST_FLUSHES, ceilings.CEILING_AGE,
-        checkpoints.SINCE_CHECKPOINT, checkpoints.FULL_PAGES_SINCE, server.WAL_SINCE_REDO, *stall.METRICS,
-        *wal_device.METRICS,
+        checkpoints.SINCE_CHECKPOINT, checkpoints.FULL_PAGES_SINCE, server.WAL_SINCE_REDO, *load.STALL_METRICS,
+        *io.WAL_METRICS,
     )
 )  # fmt: skip
 """Means over minutes, times since something, forecasts, what was measured before: told of more than the window."""
@@ -72,7 +68,7 @@ SINGLE: Final[tuple[Metric | ProgressMetric, ...]] = tuple(
     for metric in (
         *server.METRICS, *waits.METRICS, *checkpoints.METRICS, *io.METRICS, io.WAL_FLUSHES, io.COMMITS_PER_FLUSH,
         ceilings.FLUSHES_USED,
-        *statements.METRICS, *host.METRICS, *host_details.METRICS, *host_places.GROUP_METRICS, *own_cost.METRICS,
+        *statements.METRICS, *host.METRICS, *host_details.METRICS, *host_details.GROUP_METRICS, *host.OWN_METRICS,
     )
     if metric.id not in FIGURED | OF_OTHER_TIMES
 )  # fmt: skip
@@ -80,7 +76,7 @@ FAMILIES: Final[tuple[Keyed[Any], ...]] = tuple(
     family
     for family in (
         *host.CORE_METRICS, *host.DISK_METRICS, *host.HUGE_PAGE_METRICS, *host_details.KEYED,
-        *host_places.NODE_METRICS, *host_places.NETWORK_METRICS, *host_places.SPACE_METRICS, *pooler.METRICS,
+        *host_details.NODE_METRICS, *host_details.NETWORK_METRICS, *host_details.SPACE_METRICS, *pooler.METRICS,
     )
     if family.id not in PASSING | OF_OTHER_TIMES
 )  # fmt: skip

@@ -13,8 +13,8 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.rules import advised_or, also_scoped, hidden, in_database, setting
 from pgtop_tune.metrics.connections import IN_TRANSACTION
-from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
 from pgtop_tune.metrics.server import client_backends
+from pgtop_tune.metrics.vacuum import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.replication import PreparedTransaction
 

@@ -10,8 +10,6 @@ from msgspec.structs import replace
 
 from pgtop_tune.host.psutil_source import PsutilHost
 from pgtop_tune.metrics import host_details as details
-from pgtop_tune.metrics import host_places as limits
-from pgtop_tune.metrics import host_places as places
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import DiskSample, FileSystemSample, HostFacts, HostSample, HugePages, ThreadCounters
 from pgtop_tune.runtime.ports import Step
@@ -200,7 +198,7 @@ async def test_help_on_the_page_tells_the_numbers_of_its_summary_and_of_its_tabl
         screen = rig.app.screen
         assert isinstance(screen, PageScreen)
         told = " ".join(text_of(line).strip() for line in screen.explained(200))
-    for metric in (details.CPU_GUEST, details.FREQUENCY, places.MINUTES_LEFT, limits.NODE_MISS):
+    for metric in (details.CPU_GUEST, details.FREQUENCY, details.MINUTES_LEFT, details.NODE_MISS):
         assert metric.definition in told
 
 

@@ -142,10 +142,10 @@ class _Over(Struct, frozen=True):
         samples = sum([reading.samples for reading in recent])
         if not samples:
             return None
-        seen = interval.carried(self, _Seen).over(recent, _is_part_of_latency(interval))
-        found = [Sessions(kind, observations / samples) for kind, observations in seen]
+        observed = interval.carried(self, _Seen).over(recent, _is_part_of_latency(interval))
+        by_kind = [Sessions(kind, observations / samples) for kind, observations in observed]
         use = cpu_of_load(interval, self.window_s)
-        return found if use is None else _with_cpu(found, use.used * use.share, (use.queued or 0.0) * use.share)
+        return by_kind if use is None else _with_cpu(by_kind, use.used * use.share, (use.queued or 0.0) * use.share)
 
 
 class _Seen:
@@ -163,13 +163,13 @@ class _Seen:
             readings: Newest first.
             joined: Sessions between two transactions count as those whose client's turn it is.
         """
-        known = self._readings
-        new = next((place for place, each in enumerate(readings) if known and each is known[0]), len(readings))
+        previous = self._readings
+        new = next((index for index, reading in enumerate(readings) if previous and reading is previous[0]), len(readings))
         stay = len(readings) - new
-        if joined != self._joined or stay > len(known) or (stay and readings[-1] is not known[stay - 1]):
-            self._sums, known, new, stay = {}, (), len(readings), 0
+        if joined != self._joined or stay > len(previous) or (stay and readings[-1] is not previous[stay - 1]):
+            self._sums, previous, new, stay = {}, (), len(readings), 0
         self._readings, self._joined = readings, joined
-        for reading in known[stay:]:
+        for reading in previous[stay:]:
             self._add(reading, -1)
         for reading in readings[:new]:
             self._add(reading, 1)
@@ -196,7 +196,7 @@ def _is_part_of_latency(interval: Interval) -> bool:
     return not run.rate_per_s if run is not None else bool(CLIENT_LATENCY.mean(interval, WAITS_WINDOW_S))
 
 
-def _with_cpu(found: list[Sessions], used: float, queued: float) -> list[Sessions]:
+def _with_cpu(sampled: list[Sessions], used: float, queued: float) -> list[Sessions]:
     """The load's sessions with measured CPU and queue; as many as before, unless the kernel counted more.
 
     As they are where no look saw one of them.
@@ -204,24 +204,24 @@ def _with_cpu(found: list[Sessions], used: float, queued: float) -> list[Session
     kept: list[Sessions] = []
     ready: list[Sessions] = []
     idle: list[Sessions] = []
-    load = [one for one in found if one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND]
+    load = [one for one in sampled if one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND]
     if not load:
-        return found
-    for one in found:
-        ours = one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND
-        (idle if ours and one.kind.is_idle else ready if ours and one.kind.wait_event_type == CPU else kept).append(one)
-    seen, available = sum(one.mean for one in ready), sum(one.mean for one in idle)
-    on_cpu = max(used, seen - queued)
-    taken = min((on_cpu + queued - seen) / available, 1.0) if available else 0.0
-    kept += [Sessions(one.kind, one.mean * (1.0 - taken)) for one in idle if taken < 1.0]
-    ready += [Sessions(one.kind, one.mean * taken) for one in idle if taken > 0.0]
+        return sampled
+    for one in sampled:
+        is_of_load = one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND
+        (idle if is_of_load and one.kind.is_idle else ready if is_of_load and one.kind.wait_event_type == CPU else kept).append(one)
+    sampled_ready, available = sum(one.mean for one in ready), sum(one.mean for one in idle)
+    on_cpu = max(used, sampled_ready - queued)
+    share = min((on_cpu + queued - sampled_ready) / available, 1.0) if available else 0.0
+    kept += [Sessions(one.kind, one.mean * (1.0 - share)) for one in idle if share < 1.0]
+    ready += [Sessions(one.kind, one.mean * share) for one in idle if share > 0.0]
     ready = ready or [Sessions(replace(load[0].kind, query_id=None), 1.0)]
-    whole = sum(one.mean for one in ready)
+    total = sum(one.mean for one in ready)
     for wait, mean in ((CPU, on_cpu), (QUEUE, queued)):
         kinds: dict[WaitCount, float] = {}
         for one in ready:
             kind = replace(one.kind, wait_event_type=wait, wait_event="", observations=0)
-            kinds[kind] = kinds.get(kind, 0.0) + one.mean / whole * mean
+            kinds[kind] = kinds.get(kind, 0.0) + one.mean / total * mean
         kept += [Sessions(kind, part) for kind, part in kinds.items() if part > 0.0]
     return kept
 

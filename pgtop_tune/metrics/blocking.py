@@ -57,7 +57,7 @@ def longest_blocked_s(activity: Activity) -> float:
 
     Rows that many transactions update are waited for all the time, for milliseconds.
     """
-    begun = [each.query_start_ms for each in activity.backends if each.blocked_by and each.query_start_ms is not None]
+    begun = [backend.query_start_ms for backend in activity.backends if backend.blocked_by and backend.query_start_ms is not None]
     return max(activity.now_ms - min(begun), 0) / 1000.0 if begun else 0.0
 
 
@@ -127,35 +127,35 @@ def lock_tree(activity: Activity, locks: LockSample | None) -> list[LockNode]:
     backends = {backend.pid: backend for backend in activity.backends}
     waits = {} if locks is None else {wait.pid: wait for wait in locks.waits}
     blockers = {
-        backend.pid: found for backend in activity.backends if (found := _blockers(backend, waits.get(backend.pid)))
+        backend.pid: blocking_nodes for backend in activity.backends if (blocking_nodes := _blockers(backend, waits.get(backend.pid)))
     }
     children: dict[Place, list[Place]] = {}
-    for pid, found in blockers.items():
-        children.setdefault(found[0], []).append((pid, ""))
+    for pid, blocking_nodes in blockers.items():
+        children.setdefault(blocking_nodes[0], []).append((pid, ""))
     below = _counted(children, blockers)
     circles = _circles(blockers)
-    roots = [place for place in children if place[0] not in blockers]
-    roots.sort(key=lambda place: (-below[place], place))
+    roots = [node for node in children if node[0] not in blockers]
+    roots.sort(key=lambda node: (-below[node], node))
     first_of_circles = sorted({(min(circle), "") for circle in circles})
     in_circle = {pid for circle in circles for pid in circle}
     nodes: list[LockNode] = []
-    seen: set[Place] = set()
-    stack: list[tuple[Place, int]] = [(place, 0) for place in reversed([*roots, *first_of_circles])]
+    visited: set[Place] = set()
+    stack: list[tuple[Place, int]] = [(node, 0) for node in reversed([*roots, *first_of_circles])]
     while stack:
-        place, depth = stack.pop()
-        if place in seen:
+        node, depth = stack.pop()
+        if node in visited:
             continue
-        seen.add(place)
-        pid = place[0]
-        wait, found = waits.get(pid), blockers.get(pid, ())
+        visited.add(node)
+        pid = node[0]
+        wait, blocking_nodes = waits.get(pid), blockers.get(pid, ())
         nodes.append(
             LockNode(
-                pid=pid, depth=depth, backend=backends.get(pid), wait=wait, blocks=below.get(place, 0), others=tuple(other for other, _ in found[1:]),
-                circle=pid in in_circle, held_modes=_held(wait, found), waited_ms=_waited_ms(activity.now_ms, wait, backends.get(pid), found),
-                prepared=place[1],
+                pid=pid, depth=depth, backend=backends.get(pid), wait=wait, blocks=below.get(node, 0), others=tuple(blocker_pid for blocker_pid, _ in blocking_nodes[1:]),
+                circle=pid in in_circle, held_modes=_held(wait, blocking_nodes), waited_ms=_waited_ms(activity.now_ms, wait, backends.get(pid), blocking_nodes),
+                prepared=node[1],
             )
         )  # fmt: skip
-        under = sorted(children.get(place, ()), key=lambda child: _order(waits.get(child[0]), child))
+        under = sorted(children.get(node, ()), key=lambda child: _order(waits.get(child[0]), child))
         stack.extend((child, depth + 1) for child in reversed(under))
     return nodes
 
@@ -166,7 +166,7 @@ def _blockers(backend: Backend, wait: LockWait | None) -> tuple[Place, ...]:
         pids = wait.holders
     prepared = iter(wait.prepared if wait is not None else ())
     named = ((pid, next(prepared, "") if pid == PREPARED_TRANSACTION else "") for pid in pids)
-    return tuple(dict.fromkeys(place for place in named if place[0] != backend.pid))
+    return tuple(dict.fromkeys(node for node in named if node[0] != backend.pid))
 
 
 def _counted(children: Mapping[Place, list[Place]], blockers: Mapping[int, tuple[Place, ...]]) -> Counter[Place]:
@@ -201,14 +201,14 @@ def _circles(blockers: Mapping[int, tuple[Place, ...]]) -> list[set[int]]:
     return circles
 
 
-def _held(wait: LockWait | None, found: tuple[Place, ...]) -> str:
-    if wait is None or not found:
+def _held(wait: LockWait | None, blockers: tuple[Place, ...]) -> str:
+    if wait is None or not blockers:
         return ""
-    return dict(zip(wait.holders, wait.held_modes, strict=False)).get(found[0][0], "")
+    return dict(zip(wait.holders, wait.held_modes, strict=False)).get(blockers[0][0], "")
 
 
-def _waited_ms(now_ms: int, wait: LockWait | None, backend: Backend | None, found: tuple[Place, ...]) -> int | None:
-    if not found:
+def _waited_ms(now_ms: int, wait: LockWait | None, backend: Backend | None, blockers: tuple[Place, ...]) -> int | None:
+    if not blockers:
         return None
     start_ms = wait.wait_start_ms if wait is not None else None
     if start_ms is None and backend is not None:
@@ -216,6 +216,6 @@ def _waited_ms(now_ms: int, wait: LockWait | None, backend: Backend | None, foun
     return None if start_ms is None else max(now_ms - start_ms, 0)
 
 
-def _order(wait: LockWait | None, place: Place) -> tuple[bool, int, int]:
+def _order(wait: LockWait | None, node: Place) -> tuple[bool, int, int]:
     start_ms = None if wait is None else wait.wait_start_ms
-    return start_ms is None, start_ms or 0, place[0]
+    return start_ms is None, start_ms or 0, node[0]

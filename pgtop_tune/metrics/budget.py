@@ -71,11 +71,11 @@ def standstill(interval: Interval) -> Standstill | None:
     if running(interval) is not None:
         return None
     activity = interval.now(sections.activity)
-    found = None if activity is None else interval.kept(_of, activity)
-    if found is None:
+    candidate = None if activity is None else interval.kept(_of, activity)
+    if candidate is None:
         return None
     tps = TPS(interval.over(SHORTEST_S))
-    return found if tps is not None and tps < _EACH_PER_S * found.waiting else None
+    return candidate if tps is not None and tps < _EACH_PER_S * candidate.waiting else None
 
 
 def _of(activity: Activity) -> Standstill | None:
@@ -153,7 +153,7 @@ def latency_budget(interval: Interval, window_s: float = BUDGET_WINDOW_S) -> Lat
     if interval.once(standstill) is not None:
         return None
     server_tps = TPS(interval.over(window_s))
-    profile = wait_profile(interval, window_s, wanted=_in_transaction)
+    profile = wait_profile(interval, window_s, included=_in_transaction)
     if not server_tps or not profile:
         return None
     parts = tuple(_part(wait, server_tps) for wait in profile)
@@ -168,7 +168,7 @@ def _of_client(interval: Interval, window_s: float) -> LatencyBudget | None:
     if not latency_ms or not tps:
         return None
     for counts in (_of_load, _in_transaction):
-        if profile := wait_profile(interval, window_s, wanted=counts):
+        if profile := wait_profile(interval, window_s, included=counts):
             return _measured(profile, latency_ms, tps, window_s, counts)
     return None
 

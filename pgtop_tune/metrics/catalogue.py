@@ -159,23 +159,23 @@ class Interval:
             readings: Its arguments.
             whose: Of several that have other readings made by the same function, which one.
         """
-        made = self.carried((compute, whose), _Made)
-        if made.of is None or len(made.of) != len(readings) or not all(map(is_, made.of, readings)):
-            made.value, made.of = compute(*readings), readings
-        return cast(T, made.value)
+        result = self.carried((compute, whose), _Made)
+        if result.of is None or len(result.of) != len(readings) or not all(map(is_, result.of, readings)):
+            result.value, result.of = compute(*readings), readings
+        return cast(T, result.value)
 
     def each(self, compute: Callable[..., T], readings: Sequence[object], *also: object) -> list[T]:
         """What a function makes of each of some readings, and of something else; in intervals that follow as well.
 
         Of a window that slides, what a reading made is made once.
         """
-        made = self.carried((compute, "each"), _MadeOfEach)
-        known = made.values if made.also == also else {}
-        made.also = also
-        made.values = {
-            id(each): known[id(each)] if id(each) in known else (each, compute(each, *also)) for each in readings
+        results = self.carried((compute, "each"), _MadeOfEach)
+        previous = results.values if results.also == also else {}
+        results.also = also
+        results.values = {
+            id(reading): previous[id(reading)] if id(reading) in previous else (reading, compute(reading, *also)) for reading in readings
         }
-        return [cast(T, made.values[id(each)][1]) for each in readings]
+        return [cast(T, results.values[id(reading)][1]) for reading in readings]
 
     def carried(self, whose: Hashable, kind: Callable[[], T]) -> T:
         """An object that a metric keeps from interval to interval: a sum that is added to.
@@ -188,8 +188,8 @@ class Interval:
 
     def now(self, section: Callable[[Frame], S | Unavailable]) -> S | None:
         """The section in the newest frame, None when it is unavailable."""
-        found = _reach(section)(self.newest)
-        return None if isinstance(found, Unavailable) else found
+        reading = _reach(section)(self.newest)
+        return None if isinstance(reading, Unavailable) else reading
 
     @property
     def frames(self) -> Sequence[Frame]:
@@ -212,9 +212,9 @@ class Interval:
             if frame.elapsed_s < until_s and oldest is not self.newest:
                 break
             oldest = frame
-        found = Interval((self.newest,) if oldest is self.newest else (oldest, self.newest))
-        found._carried = self.carried(("over", window_s), dict[Hashable, object])
-        return found
+        interval = Interval((self.newest,) if oldest is self.newest else (oldest, self.newest))
+        interval._carried = self.carried(("over", window_s), dict[Hashable, object])
+        return interval
 
     @property
     def after_gap(self) -> bool:
@@ -237,10 +237,10 @@ class Interval:
             least_s: The readings are at least so far apart: `PUBLISHED_S` for what backends publish.
             over_gaps: Whether it does not matter that frames are missing: for what happened, not for how fast.
         """
-        asked = (_reach(section), least_s, over_gaps)
-        if asked not in self._pairs:
-            self._pairs[asked] = self._find_pair(*asked)
-        return cast(tuple[S, S] | None, self._pairs[asked])
+        key = (_reach(section), least_s, over_gaps)
+        if key not in self._pairs:
+            self._pairs[key] = self._find_pair(*key)
+        return cast(tuple[S, S] | None, self._pairs[key])
 
     def _find_pair(
         self, reach: Callable[[Frame], S | Unavailable], least_s: float, over_gaps: bool
@@ -274,21 +274,21 @@ class Interval:
             window_s: How far back.
             least: So many even when they are further apart: 2 for what counters did in between.
         """
-        asked = (_reach(section), window_s, least)
-        found = self._recent.get(asked)
-        if found is None:
+        key = (_reach(section), window_s, least)
+        window = self._recent.get(key)
+        if window is None:
             always = isinstance(section, Section) and section.kept_whole
-            found = self._recent[asked] = self._read_on(asked, always) or self._read_back(*asked)
-        return cast(Sequence[S], found.readings)
+            window = self._recent[key] = self._read_on(key, always) or self._read_back(*key)
+        return cast(Sequence[S], window.readings)
 
-    def _read_on(self, asked: _Asked, always: bool) -> _Found | None:
+    def _read_on(self, key: _Asked, always: bool) -> _Found | None:
         """What the interval before found, with the newest reading and without those that are too old by now.
 
         None where it may not be what reading back finds: older frames have not all readings of a section (see
         `runtime.frame_window`), and what is missing counts by the reading it is seen from.
         """
-        before = self._lately.get(asked)
-        reach, window_s, least = asked
+        before = self._lately.get(key)
+        reach, window_s, least = key
         newest = cast(Reading | Unavailable, reach(self.newest))
         if before is None or not before.whole or not before.readings or isinstance(newest, Unavailable):
             return None
@@ -312,31 +312,31 @@ class Interval:
         return _Found(readings, True) if readings[-1].at_s >= oldest_s else None
 
     def _read_back(self, reach: Callable[[Frame], S | Unavailable], window_s: float, least: int) -> _Found:
-        found: list[S] = []
-        missed, gap_s, whole = 0, 0.0, True
+        readings: list[S] = []
+        missed, gap_s, complete = 0, 0.0, True
         later: Frame | None = None
         for frame in reversed(self._frames):
             reading = reach(frame)
             if later is not None and later.events and _is_after_gap(later):
-                whole = False
-                if found and found[0].at_s > frame.elapsed_s:
+                complete = False
+                if readings and readings[0].at_s > frame.elapsed_s:
                     gap_s += later.elapsed_s - frame.elapsed_s
             later = frame
             if isinstance(reading, Unavailable):
                 missed += 1
-                if not found or _is_outage(reading, frame, missed):
+                if not readings or _is_outage(reading, frame, missed):
                     break
                 continue
-            if len(found) >= least and reading.at_s <= found[0].at_s - window_s:
+            if len(readings) >= least and reading.at_s <= readings[0].at_s - window_s:
                 break
             if missed and not self._is_same_server(frame):
                 break
-            if least > 1 and found and gap_s > (found[0].at_s - reading.at_s) / 2:
+            if least > 1 and readings and gap_s > (readings[0].at_s - reading.at_s) / 2:
                 break
             missed = 0
-            if not found or reading.at_s < found[-1].at_s:
-                found.append(reading)
-        return _Found(cast(list[Reading], found), whole)
+            if not readings or reading.at_s < readings[-1].at_s:
+                readings.append(reading)
+        return _Found(cast(list[Reading], readings), complete)
 
     def _is_same_server(self, older: Frame) -> bool:
         started_ms = _started_ms(self.newest)
@@ -369,9 +369,9 @@ def rate(older: float, newer: float, older_s: float, newer_s: float) -> float | 
     return (newer - older) / seconds
 
 
-def share(part: float, whole: float) -> float | None:
+def share(part: float, total: float) -> float | None:
     """Per cent of a whole; None when there is no whole."""
-    return 100.0 * part / whole if whole > 0 else None
+    return 100.0 * part / total if total > 0 else None
 
 
 class Metric(Struct, frozen=True):

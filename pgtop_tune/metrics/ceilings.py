@@ -103,22 +103,22 @@ def disks_at_cap(interval: Interval) -> dict[str, CapReached]:
     pair = interval.pair(sections.disks)
     if pair is None:
         return {}
-    found: dict[str, CapReached] = {}
+    at_cap: dict[str, CapReached] = {}
     looks: Sequence[DiskSample] = ()
     for disk in pair[1].disks:
-        given = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
+        is_given = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
         latest = _history(pair[::-1], disk.name)
-        if not latest or (not given and latest[0].queue <= _QUEUE):
+        if not latest or (not is_given and latest[0].queue <= _QUEUE):
             continue
         now = latest[0]
         looks = looks or interval.recent(sections.disks, _LOOK_BACK_S)
         history = _history(looks, disk.name)
-        iops = disk.cap_iops if given else _learned(history, lambda second: second.iops)
-        bytes_per_s = disk.cap_bytes_per_s if given else _learned(history, lambda second: second.bytes_per_s)
-        reached = (_reached(now.iops, iops, now, given), _reached(now.bytes_per_s, bytes_per_s, now, given))
+        iops = disk.cap_iops if is_given else _learned(history, lambda second: second.iops)
+        bytes_per_s = disk.cap_bytes_per_s if is_given else _learned(history, lambda second: second.bytes_per_s)
+        reached = (_reached(now.iops, iops, now, is_given), _reached(now.bytes_per_s, bytes_per_s, now, is_given))
         if any(cap is not None for cap in reached):
-            found[disk.name] = CapReached(*reached, learned=not given)
-    return found
+            at_cap[disk.name] = CapReached(*reached, learned=not is_given)
+    return at_cap
 
 
 class Headroom(Struct, frozen=True):
@@ -141,7 +141,7 @@ def disk_headroom(interval: Interval) -> list[Headroom]:
     pair = interval.pair(sections.disks)
     if pair is None:
         return []
-    reached, found = disks_at_cap(interval), []
+    reached, headrooms = disks_at_cap(interval), []
     for disk in pair[1].disks:
         latest = _history(pair[::-1], disk.name) if disk.roles else []
         cap = reached.get(disk.name) or CapReached(disk.cap_iops, disk.cap_bytes_per_s, learned=False)
@@ -153,14 +153,14 @@ def disk_headroom(interval: Interval) -> list[Headroom]:
             )
             if limit and now > 0.0
         ]
-        found += [min(rooms, key=lambda room: room.times)] if rooms else []
-    return found
+        headrooms += [min(rooms, key=lambda room: room.times)] if rooms else []
+    return headrooms
 
 
-def _reached(value: float, cap: float | None, now: _Second, given: bool) -> float | None:
+def _reached(value: float, cap: float | None, now: _Second, is_given: bool) -> float | None:
     if cap is None or value < cap * (1 - _SAME):
         return None
-    return cap if given or now.queue > _QUEUE else None
+    return cap if is_given or now.queue > _QUEUE else None
 
 
 def _history(looks: Sequence[DiskSample], name: str) -> list[_Second]:

@@ -141,23 +141,23 @@ def next_checkpoint(interval: Interval) -> NextCheckpoint | None:
         return None
     standby = server.in_recovery
     begin = _last_begin(interval, standby)
-    found = []
+    expected = []
     trigger = None if begin.redo_lsn_bytes is None else _trigger_lsn(interval, begin.redo_lsn_bytes)
     per_s = _mean_wal_rate(interval)
     if trigger is not None and per_s:
         in_s = max(trigger - wal.lsn_bytes, 0) / per_s
         # Past its trigger it has begun, before we looked, if the checkpointer works.
         under_way = begin.under_way or (in_s == 0.0 and _rests(interval) is False)
-        found.append(NextCheckpoint(in_s=in_s, by="max_wal_size", under_way=under_way, restartpoint=standby))
+        expected.append(NextCheckpoint(in_s=in_s, by="max_wal_size", under_way=under_way, restartpoint=standby))
     timeout_s = number(interval, "checkpoint_timeout")
     since_redo = WAL_SINCE_REDO(interval)
     written = since_redo is None or since_redo > _NOTHING_BYTES
     if timeout_s is not None and begin.ago_s is not None and written:
         in_s = max(timeout_s - begin.ago_s, 0.0)
-        found.append(
+        expected.append(
             NextCheckpoint(in_s=in_s, by="checkpoint_timeout", under_way=begin.under_way, restartpoint=standby)
         )
-    return min(found, key=lambda checkpoint: checkpoint.in_s, default=None)
+    return min(expected, key=lambda checkpoint: checkpoint.in_s, default=None)
 
 
 def _last_begin(interval: Interval, standby: bool) -> _Begin:
@@ -165,9 +165,9 @@ def _last_begin(interval: Interval, standby: bool) -> _Begin:
     if not recent:
         return _Begin(None, None)
     newest = recent[0]
-    seen = _seen_begin(recent)
-    if seen is not None:
-        before, began = seen
+    readings = _seen_begin(recent)
+    if readings is not None:
+        before, began = readings
         finished = newest.redo_lsn_bytes != _redo_before(interval, recent, before)
         ago_s = newest.at_s - began.at_s
         if not finished and ago_s >= _SKIPPED_S and _rests(interval):
@@ -191,7 +191,7 @@ def _last_begin(interval: Interval, standby: bool) -> _Begin:
 def _rests(interval: Interval) -> bool | None:
     """Whether no checkpoint is under way: the checkpointer waits for its next task; None when it is not known."""
     activity = interval.now(sections.activity)
-    waits = [each.wait_event for each in activity.backends if each.backend_type == "checkpointer"] if activity else []
+    waits = [backend.wait_event for backend in activity.backends if backend.backend_type == "checkpointer"] if activity else []
     return waits[0] == "CheckpointerMain" if waits else None
 
 

@@ -56,7 +56,7 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
     """
     threads = _threads(interval, run, window_s)
     cpu_shares = [cpu for cpu, _ in threads]
-    wanted = [(cpu, delay or 0.0) for cpu, delay in threads]
+    demands = [(cpu, delay or 0.0) for cpu, delay in threads]
     delays = [delay for _, delay in threads if delay is not None]
     turn = _client_turn(interval, run, window_s)
     facts = _host_facts(interval)
@@ -65,7 +65,7 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
         cpus=facts.cpu_count if facts else None,
         cpu_cores=sum(cpu_shares) / 100.0 if threads else None,
         busiest_cpu=max(cpu_shares, default=None),
-        busiest_demand=max(map(sum, wanted), default=None) if delays else None,
+        busiest_demand=max(map(sum, demands), default=None) if delays else None,
         client_turn=turn,
         lag_ms=_lag(interval, run, window_s),
         machine_busy=_machine_busy(interval, window_s),
@@ -89,8 +89,8 @@ def _never_sleeps(cpu: float, queued: float) -> bool:
 
 def never_slept(threads: Iterable[ThreadUse]) -> str:
     """Why pgbench is the limit: one of its threads never slept; "" where all of them did."""
-    wanted = [(cpu, queued or 0.0) for cpu, queued in threads]
-    bound = max((each for each in wanted if _never_sleeps(*each)), key=sum, default=None)
+    demands = [(cpu, queued or 0.0) for cpu, queued in threads]
+    bound = max((demand for demand in demands if _never_sleeps(*demand)), key=sum, default=None)
     if bound is None:
         return ""
     cpu, waiting = bound
@@ -133,12 +133,12 @@ def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[ThreadU
         # Elsewhere a pid is that of ssh.
         return []
     newest_s, newest = looks[0]
-    found = []
+    uses = []
     for tid, thread in newest.items():
         oldest = next(((at_s, rows[tid]) for at_s, rows in reversed(looks) if _is_same(rows.get(tid), thread)), None)
         if oldest is not None and newest_s - oldest[0] >= _SHORTEST_S:
-            found.append(thread_use(oldest[1], thread, newest_s - oldest[0], facts.ticks_per_s))
-    return found
+            uses.append(thread_use(oldest[1], thread, newest_s - oldest[0], facts.ticks_per_s))
+    return uses
 
 
 def _is_same(older: ThreadCounters | None, newer: ThreadCounters) -> bool:

@@ -60,8 +60,8 @@ def groups(interval: Interval) -> list[ConnectionGroup]:
     for backend in client_backends(activity):
         key = (backend.usename or "", backend.datname or "", backend.application_name or "", backend.client or "")
         found.setdefault(key, []).append(backend)
-    made = [_group(key, members, activity.now_ms) for key, members in found.items()]
-    return sorted(made, key=lambda group: (-group.sessions, group.key))
+    connection_groups = [_group(key, members, activity.now_ms) for key, members in found.items()]
+    return sorted(connection_groups, key=lambda group: (-group.sessions, group.key))
 
 
 def _group(key: tuple[str, str, str, str], members: list[Backend], now_ms: int) -> ConnectionGroup:
@@ -72,7 +72,7 @@ def _group(key: tuple[str, str, str, str], members: list[Backend], now_ms: int) 
         *key,
         sessions=len(members),
         active=sum(states[state] for state in WORKING),
-        in_transaction=sum(seen for state, seen in states.items() if state.startswith(IN_TRANSACTION)),
+        in_transaction=sum(count for state, count in states.items() if state.startswith(IN_TRANSACTION)),
         idle=states["idle"],
         waiting=sum(1 for member in members if member.wait_event_type == "Lock"),
         oldest_xact_s=_age_s(now_ms, xacts),
@@ -117,23 +117,23 @@ def limits(interval: Interval) -> list[ConnectionLimit]:
     if activity is None:
         return []
     clients = client_backends(activity)
-    found = list(_of_server(interval, len(clients) + activity.own_backends))
+    connection_limits = list(_of_server(interval, len(clients) + activity.own_backends))
     catalogue = interval.now(sections.database_limits)
     if catalogue is not None:
         by_database = Counter(backend.datname for backend in clients)
         by_role = Counter(backend.usename for backend in clients)
-        found += [
+        connection_limits += [
             ConnectionLimit(
                 scope="database", name=database.name, used=by_database[database.name], limit=database.connection_limit
             )
             for database in catalogue.databases
             if database.connection_limit > UNLIMITED
         ]
-        found += [
+        connection_limits += [
             ConnectionLimit(scope="role", name=role.name, used=by_role[role.name], limit=role.connection_limit)
             for role in catalogue.role_limits
         ]
-    return found
+    return connection_limits
 
 
 def _of_server(interval: Interval, used: int) -> Iterator[ConnectionLimit]:

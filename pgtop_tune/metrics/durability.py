@@ -80,12 +80,12 @@ def at_risk(interval: Interval) -> tuple[AtRisk, ...]:
     sample = interval.now(sections.parameters)
     if sample is None:
         return ()
-    found = []
+    at_risk_values = []
     for risk in risks(sample.parameters):
         numbers = _IN_NUMBERS.get((risk.name, risk.value))
-        words = numbers(interval, sample.parameters) if numbers is not None else ""
-        found.append(AtRisk(risk.name, risk.value, words or risk.loss))
-    return tuple(found)
+        loss = numbers(interval, sample.parameters) if numbers is not None else ""
+        at_risk_values.append(AtRisk(risk.name, risk.value, loss or risk.loss))
+    return tuple(at_risk_values)
 
 
 def _asynchronous(interval: Interval, parameters: Iterable[Parameter]) -> str:
@@ -104,14 +104,14 @@ def lost_in_a_crash(delay_ms: float, interval: Interval | None) -> str:
     window_ms = _WINDOWS * delay_ms
     client = None if interval is None else CLIENT_TPS(interval)
     tps = TPS(interval) if client is None and interval is not None else client
-    many = "" if tps is None else f", now some {count(tps * window_ms / 1000.0)}"
-    return f"up to {window_ms:.0f} ms of acknowledged commits{many}; the data stay consistent"
+    commits = "" if tps is None else f", now some {count(tps * window_ms / 1000.0)}"
+    return f"up to {window_ms:.0f} ms of acknowledged commits{commits}; the data stay consistent"
 
 
 def _whole_cluster(interval: Interval, parameters: Iterable[Parameter]) -> str:
     database = interval.now(sections.database)
-    many = "every database" if database is None or not database.databases else f"all {database.databases} databases"
-    return f"{many}, after a crash of the machine"
+    databases = "every database" if database is None or not database.databases else f"all {database.databases} databases"
+    return f"{databases}, after a crash of the machine"
 
 
 _IN_NUMBERS: Final[Mapping[tuple[str, str], Callable[[Interval, Iterable[Parameter]], str]]] = MappingProxyType(

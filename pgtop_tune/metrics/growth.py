@@ -37,8 +37,8 @@ class Grown(Struct, Generic[R], frozen=True):
         by = self.by
         if by is None:
             return None
-        known = [by[name] for name in names if name in by]
-        return sum(known) if known else None
+        counts = [by[name] for name in names if name in by]
+        return sum(counts) if counts else None
 
     def per_s(self, *names: str) -> float | None:
         """Growth per second of these counters together."""
@@ -50,12 +50,12 @@ class Grown(Struct, Generic[R], frozen=True):
         grown, units = self.sum(part), self.sum(whole)
         return None if grown is None or not units else grown / units
 
-    def share(self, part: str, rest: str) -> float | None:
+    def share(self, part: str, complement: str) -> float | None:
         """Per cent that one counter's growth is of both."""
-        one, other = self.sum(part), self.sum(rest)
-        if one is None or other is None or one + other <= 0:
+        one, remainder = self.sum(part), self.sum(complement)
+        if one is None or remainder is None or one + remainder <= 0:
             return None
-        return 100.0 * one / (one + other)
+        return 100.0 * one / (one + remainder)
 
 
 def readings(interval: Interval, section: Callable[[Frame], S | Unavailable]) -> Sequence[S]:
@@ -69,7 +69,7 @@ def growth(older: Any, newer: Any, names: Sequence[str]) -> dict[str, int] | Non
     Returns:
         Counter → growth, without those that are None in either; None when one went backwards (it was reset).
     """
-    found: dict[str, int] = {}
+    grown: dict[str, int] = {}
     for name in names:
         now = getattr(newer, name)
         before = 0 if older is None else getattr(older, name)
@@ -77,8 +77,8 @@ def growth(older: Any, newer: Any, names: Sequence[str]) -> dict[str, int] | Non
             continue
         if now < before:
             return None
-        found[name] = now - before
-    return found
+        grown[name] = now - before
+    return grown
 
 
 def grown_rows(
@@ -105,11 +105,11 @@ def grown_rows(
     newer, older = recent[0], recent[-1]
     before = {key(row): row for row in rows(older)}
     seconds = newer.at_s - older.at_s
-    found = []
+    grown = []
     for row in rows(newer):
         was = before.get(key(row))
         by = None
         if seconds > 0 and was is not None and reset(was) == reset(row):
             by = growth(was, row, names)
-        found.append(Grown(row, seconds, by))
-    return found
+        grown.append(Grown(row, seconds, by))
+    return grown

@@ -278,8 +278,8 @@ def _per_second(pick: Callable[[Footprint], float], factor: float = 1.0) -> Call
         if len(recent) < 2:
             return None
         newer, older = recent[0], recent[-1]
-        found = rate(pick(older), pick(newer), older.at_s, newer.at_s)
-        return None if found is None else factor * found
+        per_second = rate(pick(older), pick(newer), older.at_s, newer.at_s)
+        return None if per_second is None else factor * per_second
 
     return value
 

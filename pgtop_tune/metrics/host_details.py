@@ -33,8 +33,8 @@ def row_gauge(
 
     def values(interval: Interval) -> dict[K, float]:
         section = interval.now(reach)
-        found = () if section is None else ((key(row), pick(row)) for row in rows(section))
-        return {name: float(value) for name, value in found if value is not None}
+        numbers = () if section is None else ((key(row), pick(row)) for row in rows(section))
+        return {name: float(value) for name, value in numbers if value is not None}
 
     return values
 
@@ -54,15 +54,15 @@ def row_rate(
         if pair is None:
             return {}
         before = {key(row): pick(row) for row in rows(pair[0].section)}
-        found: dict[K, float] = {}
+        numbers: dict[K, float] = {}
         for row in rows(pair[1].section):
             older, newer = before.get(key(row)), pick(row)
             if older is None or newer is None:
                 continue
             per_second = rate(older, newer, pair[0].at_s, pair[1].at_s)
             if per_second is not None:
-                found[key(row)] = per_second * scale
-        return found
+                numbers[key(row)] = per_second * scale
+        return numbers
 
     return values
 
@@ -80,8 +80,8 @@ def _stalled(pick: Callable[[CgroupSample], float | None]) -> Callable[[Interval
     value = section_rate(sections.cgroup, pick, 1e-4)
 
     def at_most_all(interval: Interval) -> float | None:
-        found = value(interval)
-        return None if found is None else min(found, 100.0)
+        percent = value(interval)
+        return None if percent is None else min(percent, 100.0)
 
     return at_most_all
 
@@ -149,16 +149,16 @@ def _growth(interval: Interval) -> dict[str, float]:
     if len(looks) < 2:
         return {}
     newest = {row.mount: row for row in looks[0].file_systems}
-    found: dict[str, float] = {}
+    by_mount: dict[str, float] = {}
     for look in reversed(looks[1:]):
         seconds = looks[0].at_s - look.at_s
         for row in look.file_systems:
             now = newest.get(row.mount)
             # Another size is another file system, or one that was enlarged.
-            if now is None or row.mount in found or now.total_bytes != row.total_bytes or seconds < _SHORTEST_S:
+            if now is None or row.mount in by_mount or now.total_bytes != row.total_bytes or seconds < _SHORTEST_S:
                 continue
-            found[row.mount] = (row.available_bytes - now.available_bytes) / seconds
-    return found
+            by_mount[row.mount] = (row.available_bytes - now.available_bytes) / seconds
+    return by_mount
 
 
 def _minutes_left(interval: Interval) -> dict[str, float]:
@@ -274,8 +274,8 @@ def _throttled(interval: Interval) -> float | None:
         return None
     periods = (newer.cpu_periods or 0) - (older.cpu_periods or 0)
     throttled = (newer.cpu_throttled_periods or 0) - (older.cpu_throttled_periods or 0)
-    found = share(throttled, periods) if throttled >= 0 else None
-    return None if found is None else min(found, 100.0)
+    percent = share(throttled, periods) if throttled >= 0 else None
+    return None if percent is None else min(percent, 100.0)
 
 
 GROUP_MEMORY = Metric(
@@ -419,8 +419,8 @@ _SEEN_OF_OTHERS: Final = section_rate(sections.storage_io, lambda io: io.others_
 
 def _others_io(interval: Interval) -> float | None:
     """None where nothing is seen, and there are programs that this account may not look at."""
-    seen, io = _SEEN_OF_OTHERS(interval), interval.now(sections.storage_io)
-    return None if seen == 0.0 and io is not None and io.refused else seen
+    bytes_per_s, io = _SEEN_OF_OTHERS(interval), interval.now(sections.storage_io)
+    return None if bytes_per_s == 0.0 and io is not None and io.refused else bytes_per_s
 
 
 IO_OTHERS = Metric(

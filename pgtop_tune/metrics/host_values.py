@@ -48,11 +48,11 @@ class HostLook(Struct, Generic[S], frozen=True):
 
 def with_facts(reach: Callable[[Frame], S | Unavailable]) -> Callable[[Frame], HostLook[S] | Unavailable]:
     def look(frame: Frame) -> HostLook[S] | Unavailable:
-        found = reach(frame)
-        if isinstance(found, Unavailable):
-            return found
+        reading = reach(frame)
+        if isinstance(reading, Unavailable):
+            return reading
         facts = sections.machine(frame)
-        return HostLook(found, None if isinstance(facts, Unavailable) else facts)
+        return HostLook(reading, None if isinstance(facts, Unavailable) else facts)
 
     return look
 
@@ -75,8 +75,8 @@ def untold(frame: Frame, metric: str) -> Unavailable | None:
     facts = sections.machine(frame)
     if isinstance(facts, Unavailable):
         return None
-    why = next((each.why for each in facts.untold if each.metric == metric), None)
-    return None if why is None else Unavailable(Reason.NOT_SUPPORTED, why)
+    reason = next((figure.why for figure in facts.untold if figure.metric == metric), None)
+    return None if reason is None else Unavailable(Reason.NOT_SUPPORTED, reason)
 
 
 def all_ticks(times: CpuTimes) -> int:
@@ -131,8 +131,8 @@ def ticks_share(older: CpuTimes, newer: CpuTimes, pick: Callable[[CpuTimes], int
     """Growth of some kinds of CPU time, in per cent of the growth of all kinds: 0 to 100."""
     grown = growth(older, newer)
     picked = pick(grown)
-    found = None if picked is None else share(picked, all_ticks(grown))
-    return None if found is None else min(found, 100.0)
+    percent = None if picked is None else share(picked, all_ticks(grown))
+    return None if percent is None else min(percent, 100.0)
 
 
 def cpu_share(pick: Callable[[CpuTimes], int | None]) -> Callable[[Interval], float | None]:
@@ -151,12 +151,12 @@ def core_busy(interval: Interval) -> dict[str, float]:
     if pair is None:
         return {}
     older = {core.cpu: core for core in pair[0].section.cores}
-    found = (
+    shares = (
         (core.cpu, ticks_share(older[core.cpu], core, busy_ticks))
         for core in pair[1].section.cores
         if core.cpu in older
     )
-    return {cpu: busy for cpu, busy in found if busy is not None}
+    return {cpu: busy for cpu, busy in shares if busy is not None}
 
 
 def context_switches(interval: Interval) -> float | None:
@@ -177,8 +177,8 @@ def gauge(
 
     def value(interval: Interval) -> float | None:
         section = interval.now(reach)
-        found = None if section is None else pick(section)
-        return None if found is None else float(found)
+        number = None if section is None else pick(section)
+        return None if number is None else float(number)
 
     return value
 
@@ -271,10 +271,10 @@ class DiskDelta(Struct, frozen=True):
         return None if change is None else change / self.seconds
 
     def quotient(
-        self, part: Callable[[DiskCounters], int | None], whole: Callable[[DiskCounters], int]
+        self, part: Callable[[DiskCounters], int | None], divisor: Callable[[DiskCounters], int]
     ) -> float | None:
         """Increase of one counter per increase of another; None when that one stood still."""
-        above, below = self.grown(part), self.grown(whole)
+        above, below = self.grown(part), self.grown(divisor)
         return None if above is None or not below else above / below
 
 
@@ -282,8 +282,8 @@ def disk_value(value_of: Callable[[DiskDelta], float | None]) -> Callable[[Inter
     """A number per device that was there at both looks; devices of which it cannot be said are left out."""
 
     def values(interval: Interval) -> dict[str, float]:
-        found = ((delta.newer.name, value_of(delta)) for delta in _disk_deltas(interval))
-        return {name: value for name, value in found if value is not None}
+        numbers = ((delta.newer.name, value_of(delta)) for delta in _disk_deltas(interval))
+        return {name: value for name, value in numbers if value is not None}
 
     return values
 
@@ -306,8 +306,8 @@ _processes = with_facts(sections.processes)
 
 def process_cpu(interval: Interval) -> dict[int, float]:
     """CPU time per process as a share of one core."""
-    found = _cpu_of_processes(interval)
-    return {} if found is None else found.shares
+    between = _cpu_of_processes(interval)
+    return {} if between is None else between.shares
 
 
 def ended_cpu(interval: Interval) -> float:
@@ -340,10 +340,10 @@ def _foreign(
     if pair[1].facts is None or older is None or newer is None:
         return None
     busy = ticks_share(older.total, newer.total, busy_ticks)
-    known = interval.kept(_cpu_between, pair[0].section, pair[1].section, pair[1].facts, whose=window_s)
-    if busy is None or not known.cpus or known.unseen:
+    own = interval.kept(_cpu_between, pair[0].section, pair[1].section, pair[1].facts, whose=window_s)
+    if busy is None or not own.cpus or own.unseen:
         return None
-    return max(busy - (sum(known.shares.values()) + known.ended) / known.cpus, 0.0)
+    return max(busy - (sum(own.shares.values()) + own.ended) / own.cpus, 0.0)
 
 
 def _cpu_at(interval: Interval, at_s: float) -> CpuSample | None:
@@ -395,30 +395,30 @@ def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -
     newest_before, unseen = max((process.start_ticks for process in older.processes), default=0), False
     share = 100.0 / most
     for process in newer.processes:
-        known = before.get(process.pid)
-        if known is process:
+        older_process = before.get(process.pid)
+        if older_process is process:
             # It has done nothing.
             shares[process.pid] = 0.0
             del before[process.pid]
             continue
         # A pid may name another process by now.
-        if known is None or known.start_ticks != process.start_ticks:
+        if older_process is None or older_process.start_ticks != process.start_ticks:
             ticks = _ticks(process, per_ms)
-            if known is None and process.start_ticks < newest_before:
+            if older_process is None and process.start_ticks < newest_before:
                 unseen = True
             else:
                 began += ticks if ticks <= most else 0.0
             continue
         del before[process.pid]
-        reaped += max(process.reaped_ticks - known.reaped_ticks, 0)
-        if process.run_ms is not None and known.run_ms is not None:
-            used = (process.run_ms - known.run_ms) * per_ms
+        reaped += max(process.reaped_ticks - older_process.reaped_ticks, 0)
+        if process.run_ms is not None and older_process.run_ms is not None:
+            used = (process.run_ms - older_process.run_ms) * per_ms
         else:
-            used = process.user_ticks + process.system_ticks - known.user_ticks - known.system_ticks
+            used = process.user_ticks + process.system_ticks - older_process.user_ticks - older_process.system_ticks
         if used >= 0:
             shares[process.pid] = used * share
-    gone = sum([_ticks(process, per_ms) for process in before.values()])
-    ended = (began + max(reaped - gone, 0.0)) * share
+    ended_ticks = sum([_ticks(process, per_ms) for process in before.values()])
+    ended = (began + max(reaped - ended_ticks, 0.0)) * share
     return _ProcessCpu(shares=shares, ended=ended, cpus=facts.cpu_count, unseen=unseen)
 
 
@@ -493,14 +493,14 @@ class _IoRates(Mapping[int, float]):
 
     def get(self, pid: int, default: Any = None) -> Any:
         """As of any mapping, without an exception for a pid that has none."""
-        found = self._rate(pid)
-        return default if found is None else found
+        per_second = self._rate(pid)
+        return default if per_second is None else per_second
 
     def __getitem__(self, pid: int) -> float:
-        found = self._rate(pid)
-        if found is None:
+        per_second = self._rate(pid)
+        if per_second is None:
             raise KeyError(pid)
-        return found
+        return per_second
 
     def __iter__(self) -> Iterator[int]:
         return (pid for pid in (self._looks[0].began if self._looks else ()) if self._rate(pid) is not None)

@@ -55,8 +55,8 @@ def _without_ours(grown: Grown[DatabaseRow], interval: Interval) -> Grown[Databa
     by = grown.by
     if by is not None and len(looks) > 1:
         # The same seconds but for a tick: sums and rows are read one after the other.
-        ours = (looks[0].own_transactions - looks[-1].own_transactions) / (looks[0].at_s - looks[-1].at_s)
-        by = {**by, "xact_commit": max(by["xact_commit"] - round(max(ours, 0.0) * grown.seconds), 0)}
+        own_per_s = (looks[0].own_transactions - looks[-1].own_transactions) / (looks[0].at_s - looks[-1].at_s)
+        by = {**by, "xact_commit": max(by["xact_commit"] - round(max(own_per_s, 0.0) * grown.seconds), 0)}
     return replace(grown, row=replace(grown.row, numbackends=connected), by=by)
 
 
@@ -80,8 +80,8 @@ def io_rates(interval: Interval) -> list[Grown[IoCounters]]:
     newer, older = recent[0], recent[-1]
     seconds = newer.at_s - older.at_s
     before = {row.id: row for row in older.rows}
-    known = seconds > 0 and newer.stats_reset_ms == older.stats_reset_ms
-    return [Grown(row, seconds, growth(before.get(row.id), row, IO_COUNTED) if known else None) for row in newer.rows]
+    comparable = seconds > 0 and newer.stats_reset_ms == older.stats_reset_ms
+    return [Grown(row, seconds, growth(before.get(row.id), row, IO_COUNTED) if comparable else None) for row in newer.rows]
 
 
 class IoShare(Struct, frozen=True):
@@ -98,22 +98,22 @@ class IoShare(Struct, frozen=True):
 
 def readers_and_writers(interval: Interval) -> tuple[list[IoShare], list[IoShare]] | None:
     """Who reads and who writes relations (temporary ones included), most bytes first; None when it is not known."""
-    found = io_rates(interval)
-    if not found or all(row.by is None for row in found):
+    rates = io_rates(interval)
+    if not rates or all(row.by is None for row in rates):
         return None
     sums: dict[str, list[float]] = {}
-    for rate in found:
+    for rate in rates:
         if rate.row.object == "wal":
             continue
-        both = sums.setdefault(rate.row.backend_type, [0.0, 0.0])
-        both[0] += rate.per_s("read_bytes") or 0.0
-        both[1] += rate.per_s("write_bytes", "extend_bytes") or 0.0
+        bytes_per_s = sums.setdefault(rate.row.backend_type, [0.0, 0.0])
+        bytes_per_s[0] += rate.per_s("read_bytes") or 0.0
+        bytes_per_s[1] += rate.per_s("write_bytes", "extend_bytes") or 0.0
     return _shares(sums, 0), _shares(sums, 1)
 
 
-def _shares(sums: dict[str, list[float]], place: int) -> list[IoShare]:
-    found = [IoShare(name, both[place]) for name, both in sums.items() if both[place] > 0]
-    return sorted(found, key=lambda share: (-share.bytes_per_s, share.backend_type))
+def _shares(sums: dict[str, list[float]], column: int) -> list[IoShare]:
+    shares = [IoShare(name, bytes_per_s[column]) for name, bytes_per_s in sums.items() if bytes_per_s[column] > 0]
+    return sorted(shares, key=lambda share: (-share.bytes_per_s, share.backend_type))
 
 
 def _backend_fsyncs(interval: Interval) -> float | None:
@@ -176,10 +176,10 @@ def _wal_directory_growth(interval: Interval) -> float | None:
 
 def wal_disk_free_bytes(interval: Interval) -> float | None:
     """What can still be written to the file system of the WAL directory; None when it is not known."""
-    found = interval.now(sections.file_systems)
-    if found is None:
+    sample = interval.now(sections.file_systems)
+    if sample is None:
         return None
-    return next((float(each.available_bytes) for each in found.file_systems if "wal" in each.roles), None)
+    return next((float(file_system.available_bytes) for file_system in sample.file_systems if "wal" in file_system.roles), None)
 
 
 def _room_until_recycled(interval: Interval) -> float | None:
@@ -268,8 +268,8 @@ _WRITING: Final = frozenset({"walsync", "walwrite", "walinitsync", "walinitwrite
 
 
 def _mean(interval: Interval, events: frozenset[str]) -> float | None:
-    found = sessions(interval, WAITS_WINDOW_S)
-    return None if found is None else sum(one.mean for one in found if _is_of_client(one.kind, events))
+    sampled = sessions(interval, WAITS_WINDOW_S)
+    return None if sampled is None else sum(one.mean for one in sampled if _is_of_client(one.kind, events))
 
 
 def _is_of_client(kind: WaitCount, events: frozenset[str]) -> bool:

@@ -52,21 +52,21 @@ class Knee(Struct, frozen=True):
 
 def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
     """The fewest clients that bring (nearly) all there is; points in any order, failed ones are passed over."""
-    known = _distinct(points)
-    if len(known) < _FEWEST:
+    steps = _distinct(points)
+    if len(steps) < _FEWEST:
         return Knee(
-            None, f"no knee seen: it takes {_FEWEST} successful steps of different loads; there are {len(known)}"
+            None, f"no knee seen: it takes {_FEWEST} successful steps of different loads; there are {len(steps)}"
         )
-    best = max(known, key=lambda point: point.tps or 0.0)
-    first = next(point for point in known if _as_good(point, best))
-    if first is known[-1]:
-        before = known[-2]
+    best = max(steps, key=lambda point: point.tps or 0.0)
+    first = next(point for point in steps if _as_good(point, best))
+    if first is steps[-1]:
+        before = steps[-2]
         gain = (first.tps or 0.0) / before.tps - 1.0 if before.tps else math.inf
         return Knee(
             None,
             f"no knee seen: still rising at {first.load:.0f} clients, {gain:+.0%} over {before.load:.0f} clients",
         )
-    if first is known[0] and first.load > 1:
+    if first is steps[0] and first.load > 1:
         return Knee(
             None,
             f"no knee seen: {first.load:.0f} clients reach {first.tps:.1f} tps, and no step beyond is better by more than"
@@ -81,17 +81,17 @@ def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
 
 def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
     """The highest rate that was reached."""
-    known = _distinct(points)
-    if not known:
+    steps = _distinct(points)
+    if not steps:
         return Knee(None, "no knee seen: no step succeeded")
-    reached = [point for point in known if (point.tps or 0.0) >= REACHED * point.load]
+    reached = [point for point in steps if (point.tps or 0.0) >= REACHED * point.load]
     if not reached:
-        lowest = known[0]
+        lowest = steps[0]
         return Knee(None, f"no rate was reached: {lowest.tps:.1f} tps at a rate of {number(lowest.load)}")
     last = reached[-1]
-    if last is known[-1]:
+    if last is steps[-1]:
         return Knee(None, f"no knee seen: the rate of {number(last.load)} per second was still reached")
-    beyond = next(point for point in known if point.load > last.load)
+    beyond = next(point for point in steps if point.load > last.load)
     return Knee(
         last.load,
         f"knee at {number(last.load)} per second: at a rate of {number(beyond.load)} only {beyond.tps:.1f} were reached",

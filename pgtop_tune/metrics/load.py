@@ -47,8 +47,8 @@ def stall(interval: Interval) -> Silence | None:
     bench = interval.now(sections.bench)
     if bench is None or bench.run.state is not RunState.RUNNING:
         return None
-    found = stalls(bench, interval.newest.taken_at_ms)
-    return found[-1] if found and found[-1].until_ms is None else None
+    silences = stalls(bench, interval.newest.taken_at_ms)
+    return silences[-1] if silences and silences[-1].until_ms is None else None
 
 
 def stalled_within(interval: Interval, window_s: float) -> bool:
@@ -63,8 +63,8 @@ def stalled_within(interval: Interval, window_s: float) -> bool:
 
 def stalled_s(interval: Interval) -> float | None:
     """How long the stall has lasted; None without one."""
-    found = interval.once(stall)
-    return None if found is None else (interval.newest.taken_at_ms - found.since_ms) / 1000.0
+    silence = interval.once(stall)
+    return None if silence is None else (interval.newest.taken_at_ms - silence.since_ms) / 1000.0
 
 
 def _silent_s(interval: Interval) -> float | None:
@@ -128,19 +128,19 @@ def _of_run(interval: Interval) -> list[BenchSample]:
     bench = interval.now(sections.bench)
     if bench is None or bench.run.state is not RunState.RUNNING:
         return []
-    return [each for each in interval.recent(sections.bench, COUNTED_S) if each.run.run == bench.run.run]
+    return [sample for sample in interval.recent(sections.bench, COUNTED_S) if sample.run.run == bench.run.run]
 
 
 def _silent_seconds(interval: Interval) -> float | None:
     samples = _of_run(interval)
-    lasting = [each for sample in samples[:1] for each in sample.silences if each.until_ms is None]
-    ended = [each for sample in samples for each in sample.silences if each.until_ms is not None]
-    return sum(each.zero_s for each in (*ended, *lasting)) if samples else None
+    lasting = [silence for sample in samples[:1] for silence in sample.silences if silence.until_ms is None]
+    ended = [silence for sample in samples for silence in sample.silences if silence.until_ms is not None]
+    return sum(silence.zero_s for silence in (*ended, *lasting)) if samples else None
 
 
 def _slow_seconds(interval: Interval) -> float | None:
     samples = _of_run(interval)
-    slow = {each.second for sample in samples for each in sample.latencies if each.max_us >= 1000.0 * SLOW_MS}
+    slow = {second.second for sample in samples for second in sample.latencies if second.max_us >= 1000.0 * SLOW_MS}
     return float(len(slow)) if samples else None
 
 
@@ -221,10 +221,10 @@ class ProgressMetric(Struct, frozen=True):
         if newest_only:
             lines = lines[-1:]
         weights = [line.tps if self.by_transactions else 1.0 for line in lines]
-        whole = sum(weights)
-        if not whole:
+        total = sum(weights)
+        if not total:
             return None
-        return sum(self.pick(line) * weight for line, weight in zip(lines, weights, strict=True)) / whole
+        return sum(self.pick(line) * weight for line, weight in zip(lines, weights, strict=True)) / total
 
 
 def progress_lines(interval: Interval, window_s: float) -> list[BenchProgress]:
@@ -298,14 +298,14 @@ class Quantile(Metric, frozen=True, eq=False, kw_only=True):
 
     def estimate(self, histogram: Histogram) -> float | None:
         """The same of however few; None without any."""
-        found = estimates(histogram.buckets, (self.per_cent,), histogram.max_us)
-        return found[0] / 1000.0 if found else None
+        values_us = estimates(histogram.buckets, (self.per_cent,), histogram.max_us)
+        return values_us[0] / 1000.0 if values_us else None
 
 
 def quantiles_ms(histogram: Histogram, quantiles: tuple[Quantile, ...]) -> tuple[float | None, ...]:
     """Quantiles in ms, in the order asked for; None where there are too few transactions for one."""
-    found = percentiles(histogram.buckets, tuple(each.per_cent for each in quantiles), histogram.max_us)
-    return tuple(None if us is None else us / 1000.0 for us in found or (None,) * len(quantiles))
+    values_us = percentiles(histogram.buckets, tuple(quantile.per_cent for quantile in quantiles), histogram.max_us)
+    return tuple(None if us is None else us / 1000.0 for us in values_us or (None,) * len(quantiles))
 
 
 def logged_seconds(interval: Interval, window_s: float) -> list[LatencySecond]:
@@ -314,7 +314,7 @@ def logged_seconds(interval: Interval, window_s: float) -> list[LatencySecond]:
     if run is None:
         return []
     samples = interval.recent(sections.bench, window_s)
-    return [each for sample in samples if sample.run.run == run.run for each in sample.latencies if each.logged]
+    return [second for sample in samples if sample.run.run == run.run for second in sample.latencies if second.logged]
 
 
 def newest_seconds(interval: Interval) -> Merged | None:
@@ -323,8 +323,8 @@ def newest_seconds(interval: Interval) -> Merged | None:
     logged = logged_seconds(interval, _LATE_S)
     if not logged or stall(interval) is not None:
         return None
-    numbers = {each.second for each in logged}
-    seconds = {number: merge(each for each in logged if each.second == number) for number in numbers}
+    numbers = {second.second for second in logged}
+    seconds = {number: merge(second for second in logged if second.second == number) for number in numbers}
     return enough(seconds, max(seconds))[1]
 
 

@@ -63,23 +63,23 @@ class _UseOver(Struct, frozen=True):
         activity = interval.now(sections.activity)
         pids: frozenset[int] = frozenset() if activity is None else _LOAD_SEEN.pids(activity)
         lost = activity is None or interval.once(_lost_s) > activity.at_s - self.window_s
-        seen = [_LOAD_SEEN.pids(each) for each in interval.recent(sections.activity, self.window_s)] if lost else []
-        last = pids or next(filter(None, seen), pids)
-        most = max((each for each in set(seen) if last <= each), key=len, default=last)
-        parts = [use for each in (pids, most - pids) if each and (use := self._of(interval, each, host.facts))]
+        earlier_pids = [_LOAD_SEEN.pids(look) for look in interval.recent(sections.activity, self.window_s)] if lost else []
+        last = pids or next(filter(None, earlier_pids), pids)
+        most = max((group for group in set(earlier_pids) if last <= group), key=len, default=last)
+        parts = [use for group in (pids, most - pids) if group and (use := self._of(interval, group, host.facts))]
         return _together(parts) if len(parts) > 1 else next(iter(parts), None)
 
     def _of(self, interval: Interval, pids: frozenset[int], facts: HostFacts) -> CpuUse | None:
         """Of some backends, as long as most of them were there."""
-        known = _LOAD_SEEN
+        looks = _LOAD_SEEN
         recent = interval.recent(sections.processes, self.window_s, least=2)
         enough = COVERED * len(pids)
-        last = next((at for at, look in enumerate(recent) if len(known.processes(look, pids).who) >= enough), None)
+        last = next((at for at, look in enumerate(recent) if len(looks.processes(look, pids).who) >= enough), None)
         if last is None:
             return None
-        newest = known.processes(recent[last], pids)
+        newest = looks.processes(recent[last], pids)
         for oldest in reversed(recent[last + 1 :]):
-            grown = interval.kept(_growth, known.processes(oldest, pids), newest, whose=self)
+            grown = interval.kept(_growth, looks.processes(oldest, pids), newest, whose=self)
             if grown.processes >= enough:
                 seconds = recent[last].at_s - oldest.at_s
                 use = _use(grown, seconds, facts.ticks_per_s, len(pids) / grown.processes)
@@ -104,7 +104,7 @@ class _Losses:
         """Of the newest look and the one before, which may be all there are."""
         if looks and looks[0].at_s != self._at_s:
             pids = _LOAD_SEEN.pids(looks[0])
-            kept = all(_LOAD_SEEN.pids(each) <= pids for each in looks)
+            kept = all(_LOAD_SEEN.pids(look) <= pids for look in looks)
             if are_all:
                 self._lost_s = -math.inf
             if not kept or not (are_all or (len(looks) > 1 and looks[1].at_s == self._at_s)):
@@ -117,11 +117,11 @@ def _together(parts: Sequence[CpuUse]) -> CpuUse:
     """Of backends that are there and of those that have gone, over the whole window."""
     used = [part.used * part.share for part in parts]
     queued = [part.queued * part.share for part in parts if part.queued is not None]
-    whole = sum(used)
+    total = sum(used)
     return CpuUse(
-        used=whole,
+        used=total,
         queued=sum(queued) if len(queued) == len(parts) else None,
-        system=sum(each * part.system for each, part in zip(used, parts, strict=True)) / whole if whole else 0.0,
+        system=sum(part_used * part.system for part_used, part in zip(used, parts, strict=True)) / total if total else 0.0,
     )
 
 
@@ -144,7 +144,7 @@ class _Times:
         """Of how many processes both are known, and their growth together; of the same processes at a later look."""
         if self.are_known and newer.are_known:
             return len(self._rows), newer.sum - self.sum
-        before = {row.pid: known for row in self._rows if (known := self._pick(row)) is not None}
+        before = {row.pid: time for row in self._rows if (time := self._pick(row)) is not None}
         after = ((row.pid, self._pick(row)) for row in newer._rows)
         of_both = [now - before[pid] for pid, now in after if now is not None and pid in before]
         return len(of_both), sum(of_both)
@@ -177,17 +177,17 @@ class _LoadProcesses:
         self.delays_ms = _Times(rows, _DELAY)
         self.runs_ms = _Times(rows, _RUN)
 
-    def among(self, who: Set[tuple[int, int]]) -> _LoadProcesses:
+    def among(self, processes: Set[tuple[int, int]]) -> _LoadProcesses:
         """Those of them that are."""
-        return _LoadProcesses([row for row, each in zip(self.rows, self.who, strict=True) if each in who])
+        return _LoadProcesses([row for row, process in zip(self.rows, self.who, strict=True) if process in processes])
 
 
 def _of_both(older: _LoadProcesses, newer: _LoadProcesses) -> tuple[_LoadProcesses, _LoadProcesses]:
     """Without those that only one of two looks saw."""
     if older.who is newer.who or older.who == newer.who:
         return older, newer
-    both = set(older.who).intersection(newer.who)
-    return older.among(both), newer.among(both)
+    common = set(older.who).intersection(newer.who)
+    return older.among(common), newer.among(common)
 
 
 class _LoadSeen:
@@ -201,26 +201,26 @@ class _LoadSeen:
 
     def pids(self, activity: Activity) -> frozenset[int]:
         """See `_of_load`."""
-        found = self._pids.get(id(activity))
-        if found is None or found[0] is not activity:
+        entry = self._pids.get(id(activity))
+        if entry is None or entry[0] is not activity:
             pids = _of_load(activity)
             if pids == self._newest_pids:
                 # The same object is found by its name the quicker.
                 pids = self._newest_pids
             self._newest_pids = pids
-            found = self._pids[id(activity)] = activity, pids
+            entry = self._pids[id(activity)] = activity, pids
             _forget_older(self._pids, activity.at_s)
-        return found[1]
+        return entry[1]
 
     def processes(self, sample: ProcessSample, pids: frozenset[int]) -> _LoadProcesses:
         """Those of a look that have one of these pids."""
-        found = self._processes.get((id(sample), pids))
-        if found is None or found[0] is not sample:
+        entry = self._processes.get((id(sample), pids))
+        if entry is None or entry[0] is not sample:
             rows = [row for row in sample.processes if row.pid in pids]
             self._newest = _LoadProcesses(rows, self._newest)
-            found = self._processes[id(sample), pids] = sample, self._newest
+            entry = self._processes[id(sample), pids] = sample, self._newest
             _forget_older(self._processes, sample.at_s)
-        return found[1]
+        return entry[1]
 
 
 _SEEN_S: Final = 12.0
@@ -228,12 +228,12 @@ _SEEN_S: Final = 12.0
 _MOST_SEEN: Final = 32
 
 
-def _forget_older(seen: dict[Any, tuple[Any, Any]], at_s: float) -> None:
+def _forget_older(entries: dict[Any, tuple[Any, Any]], at_s: float) -> None:
     """Two threads may do so at once; other sessions have other clocks."""
-    looks = list(seen.items())
-    for place, (key, (look, _)) in enumerate(looks):
-        if look.at_s < at_s - _SEEN_S or place < len(looks) - _MOST_SEEN:
-            seen.pop(key, None)
+    looks = list(entries.items())
+    for index, (key, (look, _)) in enumerate(looks):
+        if look.at_s < at_s - _SEEN_S or index < len(looks) - _MOST_SEEN:
+            entries.pop(key, None)
 
 
 _LOAD_SEEN: Final = _LoadSeen()

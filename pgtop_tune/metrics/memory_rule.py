@@ -85,25 +85,25 @@ def terms(use: MemoryUse) -> tuple[Term, ...]:
     sort, temp, sessions = use.work_mem_bytes * times, use.temp_buffers_bytes, use.max_connections
     shared = max(use.shared_memory_bytes or 0.0, use.shared_buffers_bytes)
     workers = _WORKERS if use.autovacuum_max_workers is None else use.autovacuum_max_workers
-    each = use.maintenance_work_mem_bytes
-    each = maintenance_bytes(use.major, use.ram_bytes, workers) if each is None else each
+    worker_bytes = use.maintenance_work_mem_bytes
+    worker_bytes = maintenance_bytes(use.major, use.ram_bytes, workers) if worker_bytes is None else worker_bytes
     tables = page_tables_bytes(use.shared_buffers_bytes, use.page_bytes) if use.small_pages else 0.0
     system = min(_SYSTEM_BYTES, use.ram_bytes / _SYSTEM_SHARE)
     hashed = f"work_mem {about(use.work_mem_bytes)} × hash_mem_multiplier {times:g}"
-    found = (
+    all_terms = (
         Term("system", system, f"the system {about(system)}"),
         Term(SHARED, shared, f"shared_buffers and related memory {about(shared)}"),
         Term(SESSIONS, sessions * (sort + temp), f"{sessions} connections × ({hashed} + temp_buffers {about(temp)})"),
         Term(PARALLEL, use.parallel_workers * sort, f"{use.parallel_workers} parallel workers × {hashed}"),
-        Term(AUTOVACUUM, workers * each, f"{workers} autovacuum workers × {about(each)}"),
+        Term(AUTOVACUUM, workers * worker_bytes, f"{workers} autovacuum workers × {about(worker_bytes)}"),
         Term(
             PAGE_TABLES,
             sessions * tables,
             f"{sessions} connections × {about(tables)} of page tables, without huge pages",
         ),
     )
-    said = (term for term in found if term.what != PAGE_TABLES or use.small_pages)
-    return tuple(sorted(said, key=lambda term: -term.size_bytes))
+    counted = (term for term in all_terms if term.what != PAGE_TABLES or use.small_pages)
+    return tuple(sorted(counted, key=lambda term: -term.size_bytes))
 
 
 def book_terms(use: MemoryUse) -> tuple[Term, ...]:
@@ -112,15 +112,15 @@ def book_terms(use: MemoryUse) -> tuple[Term, ...]:
     2 GB + shared_buffers + max_connections × (work_mem + temp_buffers) + workers × maintenance_work_mem
     """
     workers = _WORKERS if use.autovacuum_max_workers is None else use.autovacuum_max_workers
-    each = use.maintenance_work_mem_bytes
-    each = maintenance_bytes(use.major, use.ram_bytes, workers) if each is None else each
+    worker_bytes = use.maintenance_work_mem_bytes
+    worker_bytes = maintenance_bytes(use.major, use.ram_bytes, workers) if worker_bytes is None else worker_bytes
     session = use.work_mem_bytes + use.temp_buffers_bytes
     parts = f"work_mem {about(use.work_mem_bytes)} + temp_buffers {about(use.temp_buffers_bytes)}"
     return (
         Term("system", _SYSTEM_BYTES, about(_SYSTEM_BYTES)),
         Term(SHARED, use.shared_buffers_bytes, f"shared_buffers {about(use.shared_buffers_bytes)}"),
         Term(SESSIONS, use.max_connections * session, f"{use.max_connections} connections × ({parts})"),
-        Term(AUTOVACUUM, workers * each, f"{workers} workers × maintenance_work_mem {about(each)}"),
+        Term(AUTOVACUUM, workers * worker_bytes, f"{workers} workers × maintenance_work_mem {about(worker_bytes)}"),
     )
 
 
@@ -131,9 +131,9 @@ def work_mem_ceiling_bytes(use: MemoryUse, share: float = 1.0) -> float:
         use: Its `work_mem_bytes` does not count.
         share: Of the memory that all of it may take.
     """
-    others = sum(term.size_bytes for term in terms(replace(use, work_mem_bytes=0.0)))
+    reserved_bytes = sum(term.size_bytes for term in terms(replace(use, work_mem_bytes=0.0)))
     sorts = use.max_connections + use.parallel_workers
-    return (use.ram_bytes * share - others) / (sorts * hash_multiplier(use.major, use.hash_mem_multiplier))
+    return (use.ram_bytes * share - reserved_bytes) / (sorts * hash_multiplier(use.major, use.hash_mem_multiplier))
 
 
 def maintenance_bytes(major: int, ram_bytes: float, workers: int = _WORKERS) -> float:

@@ -160,19 +160,19 @@ def enough(seconds: Mapping[int, Histogram], newest: int) -> tuple[int, Merged]:
     """
     most = min(_MOST_SECONDS, newest - min(seconds) + 1)
     for count in range(1, most + 1):
-        together = [seconds[each] for each in range(newest - count + 1, newest + 1) if each in seconds]
-        if count == most or sum(each.logged for each in together) >= needed(99.0):
+        together = [seconds[second] for second in range(newest - count + 1, newest + 1) if second in seconds]
+        if count == most or sum(second.logged for second in together) >= needed(99.0):
             break
     return count, merge(together)
 
 
 def merge_scripts(seconds: Iterable[LatencySecond]) -> dict[int, Merged]:
     """Each script's latencies over several seconds, by its number from 0; empty where there is only one script."""
-    found: dict[int, list[ScriptLatencies]] = {}
+    by_script: dict[int, list[ScriptLatencies]] = {}
     for second in seconds:
         for script in second.scripts:
-            found.setdefault(script.script, []).append(script)
-    return {script: merge(parts) for script, parts in sorted(found.items())}
+            by_script.setdefault(script.script, []).append(script)
+    return {script: merge(parts) for script, parts in sorted(by_script.items())}
 
 
 def needed(q: float) -> int:
@@ -219,5 +219,5 @@ def _order_statistic(buckets: Buckets, running: Sequence[int], rank: int, max_us
     at = bisect_right(running, rank)
     index, count = buckets[at]
     low, behind = bucket_edges(index)
-    place = rank - (running[at] - count)
-    return min(low + (behind - 1 - low) * (place + 0.5) / count, float(max_us))
+    position = rank - (running[at] - count)
+    return min(low + (behind - 1 - low) * (position + 0.5) / count, float(max_us))

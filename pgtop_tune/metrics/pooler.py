@@ -154,8 +154,8 @@ class PoolRow(Struct, frozen=True):
 
 def pool_rows(interval: Interval) -> list[PoolRow]:
     """Pools of all poolers, the worst first: most clients waiting, longest wait, fullest; empty without a pooler."""
-    found = [row for name, console in _consoles(interval) for row in _pools_of(interval, name, console)]
-    return sorted(found, key=_badness, reverse=True)
+    rows = [row for name, console in _consoles(interval) for row in _pools_of(interval, name, console)]
+    return sorted(rows, key=_badness, reverse=True)
 
 
 def _pools_of(interval: Interval, name: str, console: ConsoleSample) -> Iterator[PoolRow]:
@@ -163,14 +163,14 @@ def _pools_of(interval: Interval, name: str, console: ConsoleSample) -> Iterator
     for row in _traffic_of(interval, name, console):
         by_pair.setdefault((row.counters.database, row.counters.user), []).append(row)
     for pool in console.pools:
-        alone = sum(other.database == pool.database for other in console.pools) == 1
+        alone = sum(neighbour.database == pool.database for neighbour in console.pools) == 1
         rows = by_pair.get((pool.database, pool.user)) or (by_pair.get((pool.database, "")) if alone else None) or []
         lent = (pool.sv_active, pool.sv_idle, pool.sv_used, pool.sv_tested, pool.sv_login)
         yield PoolRow(
             pooler=name,
             pool=pool,
             size=size_of(console, pool),
-            servers=sum(each or 0 for each in lent),
+            servers=sum(count or 0 for count in lent),
             traffic=rows[0] if len(rows) == 1 else None,
         )
 
@@ -230,8 +230,8 @@ def _waiting(console: ConsoleSample) -> float | None:
 
 
 def _servers(console: ConsoleSample) -> float | None:
-    found = [row.current_connections for row in console.databases]
-    return None if None in found else float(sum(count or 0 for count in found))
+    counts = [row.current_connections for row in console.databases]
+    return None if None in counts else float(sum(count or 0 for count in counts))
 
 
 def _longest_ms(console: ConsoleSample) -> float | None:
@@ -240,8 +240,8 @@ def _longest_ms(console: ConsoleSample) -> float | None:
 
 def _by_pooler(value: Callable[[ConsoleSample], float | None]) -> Callable[[Interval], dict[str, float]]:
     def values(interval: Interval) -> dict[str, float]:
-        found = {name: value(console) for name, console in _consoles(interval)}
-        return {name: number for name, number in found.items() if number is not None}
+        numbers = {name: value(console) for name, console in _consoles(interval)}
+        return {name: number for name, number in numbers.items() if number is not None}
 
     return values
 
@@ -260,8 +260,8 @@ def _summed(rate_of: Callable[[Traffic], float | None]) -> Callable[[Interval], 
 
 def waiting_clients(sample: PoolerSample) -> float:
     """Clients that wait for a server connection, of all poolers that answer."""
-    consoles = (each.console for each in sample.poolers)
-    return sum(_waiting(each) or 0.0 for each in consoles if not isinstance(each, Unavailable))
+    consoles = (pooler.console for pooler in sample.poolers)
+    return sum(_waiting(pooler) or 0.0 for pooler in consoles if not isinstance(pooler, Unavailable))
 
 
 CLIENTS: Final[Keyed[str]] = Keyed(
@@ -360,16 +360,16 @@ def _of_rows(console: ConsoleSample) -> list[ServerShare]:
 
 
 def _of_pairs(console: ConsoleSample, coming: Iterable[Pair]) -> list[ServerShare]:
-    known = {row.name: row for row in console.databases}
-    users: dict[str, set[str]] = {name: set() for name in known}
+    databases = {row.name: row for row in console.databases}
+    users: dict[str, set[str]] = {name: set() for name in databases}
     for database, user in [*((pool.database, pool.user) for pool in console.pools), *coming]:
-        row = known.get(database)
+        row = databases.get(database)
         users.setdefault(database, set()).add((row and row.force_user) or user)
     places: dict[tuple[str, int | None], list[str]] = {}
     for name in users:
-        row = known.get(name) or _like(console.databases)
+        row = databases.get(name) or _like(console.databases)
         places.setdefault((row.host, row.port) if row else ("", None), []).append(name)
-    return [_share(console, place, {name: users[name] for name in names}, known) for place, names in places.items()]
+    return [_share(console, address, {name: users[name] for name in names}, databases) for address, names in places.items()]
 
 
 def _like(databases: Iterable[PooledDatabase]) -> PooledDatabase | None:
@@ -380,16 +380,16 @@ def _like(databases: Iterable[PooledDatabase]) -> PooledDatabase | None:
 
 def _share(
     console: ConsoleSample,
-    place: tuple[str, int | None],
+    address: tuple[str, int | None],
     users: Mapping[str, set[str]],
-    known: Mapping[str, PooledDatabase],
+    databases: Mapping[str, PooledDatabase],
 ) -> ServerShare:
-    most = _sum(_of_database(console, known.get(name), len(of)) for name, of in users.items())
+    most = _sum(_of_database(console, databases.get(name), len(of)) for name, of in users.items())
     by_user = console.settings.max_user_connections
     if most is not None and by_user:
         most = min(most, by_user * len(set().union(*users.values())))
-    now = _sum(known[name].current_connections for name in users if name in known)
-    return ServerShare(*place, sum(len(of) for of in users.values()), now, most)
+    now = _sum(databases[name].current_connections for name in users if name in databases)
+    return ServerShare(*address, sum(len(of) for of in users.values()), now, most)
 
 
 def _of_database(console: ConsoleSample, row: PooledDatabase | None, pools: int) -> int | None:
@@ -404,5 +404,5 @@ def _of_database(console: ConsoleSample, row: PooledDatabase | None, pools: int)
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    found = list(numbers)
-    return None if None in found else sum(number or 0 for number in found)
+    counts = list(numbers)
+    return None if None in counts else sum(number or 0 for number in counts)

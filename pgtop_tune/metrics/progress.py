@@ -88,7 +88,7 @@ def _progress(row: ProgressRow, recent: Sequence[ProgressSample]) -> CommandProg
 def _rate(row: ProgressRow, recent: Sequence[ProgressSample]) -> float | None:
     oldest: tuple[int, float] | None = None
     for sample in recent[1:]:
-        older = next((each for each in sample.commands if _is_same_phase(each, row)), None)
+        older = next((candidate for candidate in sample.commands if _is_same_phase(candidate, row)), None)
         if older is None or older.done is None:
             break
         oldest = older.done, sample.at_s
@@ -97,5 +97,5 @@ def _rate(row: ProgressRow, recent: Sequence[ProgressSample]) -> float | None:
     return rate(oldest[0], row.done, oldest[1], recent[0].at_s)
 
 
-def _is_same_phase(one: ProgressRow, other: ProgressRow) -> bool:
-    return (one.pid, one.command, one.relation, one.phase) == (other.pid, other.command, other.relation, other.phase)
+def _is_same_phase(one: ProgressRow, earlier: ProgressRow) -> bool:
+    return (one.pid, one.command, one.relation, one.phase) == (earlier.pid, earlier.command, earlier.relation, earlier.phase)

@@ -91,14 +91,14 @@ def sender_lags(interval: Interval) -> list[SenderLag]:
         return []
     pair = interval.pair(sections.replication)
     before = {} if pair is None else {sender.pid: sender for sender in pair[0].senders}
-    found = []
+    lags = []
     for sender in now.senders:
         older = before.get(sender.pid)
         per_s = None
         if pair and older and older.sent_lsn_bytes is not None and sender.sent_lsn_bytes is not None:
             per_s = rate(older.sent_lsn_bytes, sender.sent_lsn_bytes, pair[0].at_s, pair[1].at_s)
         replied = sender.reply_time_ms
-        found.append(
+        lags.append(
             SenderLag(
                 sender=sender,
                 unsent_bytes=_behind(now.lsn_bytes, sender.sent_lsn_bytes),
@@ -109,7 +109,7 @@ def sender_lags(interval: Interval) -> list[SenderLag]:
                 reply_age_s=None if replied is None else max(now.now_ms - replied, 0) / 1000.0,
             )
         )
-    return found
+    return lags
 
 
 class ReceiverLag(Struct, frozen=True):
@@ -201,7 +201,7 @@ def slot_states(interval: Interval) -> list[SlotState]:
     now, before = recent[0], recent[-1]
     seconds = now.at_s - before.at_s
     older = {slot.slot_name: slot for slot in before.slots}
-    found = []
+    states = []
     for slot in now.slots:
         was = older.get(slot.slot_name)
         retained = _behind(now.lsn_bytes, slot.restart_lsn_bytes)
@@ -209,7 +209,7 @@ def slot_states(interval: Interval) -> list[SlotState]:
         if was is not None and seconds > 0 and retained is not None:
             retained_before = _behind(before.lsn_bytes, was.restart_lsn_bytes)
             growth = None if retained_before is None else (retained - retained_before) / seconds
-        found.append(
+        states.append(
             SlotState(
                 slot=slot,
                 retained_bytes=retained,
@@ -225,7 +225,7 @@ def slot_states(interval: Interval) -> list[SlotState]:
                 streamed_per_s=_decoded(was, slot, "stream_bytes", seconds),
             )
         )
-    return found
+    return states
 
 
 def _since(now_ms: int, moment_ms: int | None) -> float | None:

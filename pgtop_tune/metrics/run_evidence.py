@@ -51,8 +51,8 @@ class RunEvidence(Struct, frozen=True, dict=True):
     @cached_property
     def samples(self) -> tuple[BenchSample, ...]:
         """What pgbench said, oldest first."""
-        found = (frame.bench for frame in self.frames)
-        return tuple(each for each in found if not isinstance(each, Unavailable) and each.run.run == self.run.run)
+        readings = (frame.bench for frame in self.frames)
+        return tuple(sample for sample in readings if not isinstance(sample, Unavailable) and sample.run.run == self.run.run)
 
     @cached_property
     def progress(self) -> tuple[BenchProgress, ...]:
@@ -113,22 +113,22 @@ class RunEvidence(Struct, frozen=True, dict=True):
 
     def readings(self, section: Callable[[Frame], S | Unavailable]) -> list[S]:
         """Different readings of a section over the run, oldest first; frames without it are passed over."""
-        found: list[S] = []
+        readings: list[S] = []
         for frame in self.frames:
             reading = section(frame)
-            if not isinstance(reading, Unavailable) and (not found or reading.at_s > found[-1].at_s):
-                found.append(reading)
-        return found
+            if not isinstance(reading, Unavailable) and (not readings or reading.at_s > readings[-1].at_s):
+                readings.append(reading)
+        return readings
 
     def ends(self, section: Callable[[Frame], S | Unavailable]) -> tuple[S, S] | None:
         """First and last reading of a section; None with fewer than two."""
-        found = self.readings(section)
-        return (found[0], found[-1]) if len(found) > 1 else None
+        readings = self.readings(section)
+        return (readings[0], readings[-1]) if len(readings) > 1 else None
 
     def setting(self, name: str) -> str | None:
         """pg_settings.setting when it was read last; None when not known."""
-        found = self.readings(sections.parameters)
-        parameters = found[-1].parameters if found else ()
+        samples = self.readings(sections.parameters)
+        parameters = samples[-1].parameters if samples else ()
         return next((parameter.setting for parameter in parameters if parameter.name == name), None)
 
 
@@ -142,13 +142,13 @@ def evidence_of(frames: Sequence[Frame], number: int, facts: RunFacts) -> RunEvi
     Returns:
         None when no frame shows that run.
     """
-    found = [index for index, frame in enumerate(frames) if _run_of(frame) == number]
-    if not found:
+    indexes = [index for index, frame in enumerate(frames) if _run_of(frame) == number]
+    if not indexes:
         return None
-    ended = next((index for index in found if _is_over(frames[index])), found[-1])
+    ended = next((index for index in indexes if _is_over(frames[index])), indexes[-1])
     last = frames[ended].bench
     assert not isinstance(last, Unavailable)
-    return RunEvidence(last.run, tuple(frames[max(found[0] - 1, 0) : ended + 1]), facts)
+    return RunEvidence(last.run, tuple(frames[max(indexes[0] - 1, 0) : ended + 1]), facts)
 
 
 def _run_of(frame: Frame) -> int | None:
@@ -186,7 +186,7 @@ def server_away(evidence: RunEvidence) -> Doubt | None:
     moments = {facts.started_ms for facts in started if not isinstance(facts, Unavailable)}
     if len(moments) < 2 and (silent < _FEWEST_SILENT or silent * 10 <= len(inside)):
         return None
-    words = (
+    reason = (
         "the server restarted"
         if len(moments) > 1
         else f"the server did not answer in {silent} of {len(inside)} samples"
@@ -194,7 +194,7 @@ def server_away(evidence: RunEvidence) -> Doubt | None:
     return Doubt(
         id="SERVER-AWAY",
         verdict=RunVerdict.SUSPECT,
-        reason=words,
+        reason=reason,
         advice="look at the server's log",
         numbers=(("silent_looks", silent),),
     )
@@ -202,14 +202,14 @@ def server_away(evidence: RunEvidence) -> Doubt | None:
 
 def _silent_looks(inside: Sequence[Frame]) -> int:
     """Looks that the server did not answer, without those after a gap of our own: until our connection stands again."""
-    silent, ours = 0, 0
+    silent, reconnecting = 0, 0
     for frame in inside:
         if Interval((frame,)).after_gap:
-            ours = MISSED_TICKS
+            reconnecting = MISSED_TICKS
         if not isinstance(frame.postgres, Unavailable):
-            ours = 0
-        elif ours:
-            ours -= 1
+            reconnecting = 0
+        elif reconnecting:
+            reconnecting -= 1
         else:
             silent += 1
     return silent
@@ -224,18 +224,18 @@ def other_server(evidence: RunEvidence) -> Doubt | None:
             " the figures of server and machine are not of the load",
             advice="pass the connection options of the server behind the endpoint",
         )  # fmt: skip
-    seen = _server_transactions(evidence)
-    if seen is None or not evidence.facts.builtin or evidence.run.state is not RunState.FINISHED:
+    on_server = _server_transactions(evidence)
+    if on_server is None or not evidence.facts.builtin or evidence.run.state is not RunState.FINISHED:
         return None
     client = evidence.transactions
-    if seen >= _HALF * client * _counted_share(evidence):
+    if on_server >= _HALF * client * _counted_share(evidence):
         return None
     return Doubt(
         id="OTHER-SERVER", verdict=RunVerdict.SUSPECT,
-        reason=f"pgbench did {client:.0f} transactions and the watched server {seen:.0f}:"
+        reason=f"pgbench did {client:.0f} transactions and the watched server {on_server:.0f}:"
         " the figures of server and machine belong to another one",
         advice="pass the connection options of the server behind the endpoint",
-        numbers=(("client_transactions", client), ("server_transactions", seen)),
+        numbers=(("client_transactions", client), ("server_transactions", on_server)),
     )  # fmt: skip
 
 
@@ -264,7 +264,7 @@ def straddled(evidence: RunEvidence) -> Doubt | None:
     open_at_end = max(before + sum(begun) - len(finished), 0)
     if not before and not open_at_end:
         return None
-    where = [words for words, there in (("when it began", before), ("when it ended", open_at_end)) if there]
+    where = [moment for moment, there in (("when it began", before), ("when it ended", open_at_end)) if there]
     return Doubt(
         id="CHECKPOINT-STRADDLED", verdict=RunVerdict.SUSPECT,
         reason=f"a checkpoint was in progress {' and '.join(where)}: the run includes part of its cost",
@@ -326,9 +326,9 @@ def autovacuum(evidence: RunEvidence) -> Doubt | None:
         )
     if not tables:
         return None
-    words = ", ".join(f"{table} in {seen} of {len(looks)} samples" for table, seen in tables.most_common(3))
+    samples_by_table = ", ".join(f"{table} in {count} of {len(looks)} samples" for table, count in tables.most_common(3))
     return Doubt(
-        id="AUTOVACUUM", verdict=RunVerdict.SUSPECT, reason=f"autovacuum worked on the dataset: {words}",
+        id="AUTOVACUUM", verdict=RunVerdict.SUSPECT, reason=f"autovacuum worked on the dataset: {samples_by_table}",
         advice="VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to include autovacuum "
         "throughout",
         numbers=(("looks", float(tables.total())),),
@@ -390,14 +390,14 @@ def parameter_changed(evidence: RunEvidence) -> Doubt | None:
     changes = [change for before, now in looks if now.at_s >= began_s for change in changed_values(before, now)]
     if not changes:
         return None
-    words = [
+    changed = [
         f"{old.name} was changed from {short_value(old.shown)} to {short_value(new.shown)}" for old, new in changes
     ]
-    more = [f"{len(words) - _NAMED} more changes"] if len(words) > _NAMED else []
+    more = [f"{len(changed) - _NAMED} more changes"] if len(changed) > _NAMED else []
     return Doubt(
         id="PARAMETER-CHANGED",
         verdict=RunVerdict.SUSPECT,
-        reason="; ".join([*words[:_NAMED], *more]),
+        reason="; ".join([*changed[:_NAMED], *more]),
         advice="the figures are of both values: repeat the run",
         numbers=(("changes", len(changes)),),
     )
@@ -424,11 +424,11 @@ def asynchronous(evidence: RunEvidence) -> Doubt | None:
 
 def unsafe(evidence: RunEvidence) -> Doubt | None:
     """Another value behind the durability fence at any time of the run."""
-    others = {name: risk for name, risk in _in_force(evidence).items() if (name, risk.value) not in _OWN_RULE}
-    if not others:
+    unsafe_values = {name: risk for name, risk in _in_force(evidence).items() if (name, risk.value) not in _OWN_RULE}
+    if not unsafe_values:
         return None
-    words = "; ".join(f"{name}={risk.value} can lose {risk.loss}" for name, risk in others.items())
-    return Doubt(id="UNSAFE", verdict=RunVerdict.NOTE, reason=words, advice="production uses another value")
+    reason = "; ".join(f"{name}={risk.value} can lose {risk.loss}" for name, risk in unsafe_values.items())
+    return Doubt(id="UNSAFE", verdict=RunVerdict.NOTE, reason=reason, advice="production uses another value")
 
 
 def _in_force(evidence: RunEvidence) -> dict[str, AtRisk]:
@@ -495,9 +495,9 @@ def _foreign_transactions(evidence: RunEvidence) -> float | None:
     A new connection takes the server one of its own to let the client in (InitPostgres), and with the protocol
     "prepared" another one, because the first Parse stands alone.
     """
-    seen = _server_transactions(evidence)
+    on_server = _server_transactions(evidence)
     if (
-        seen is None
+        on_server is None
         or not evidence.facts.builtin
         or evidence.run.state is not RunState.FINISHED
         or not evidence.seconds
@@ -506,7 +506,7 @@ def _foreign_transactions(evidence: RunEvidence) -> float | None:
     client = evidence.tries + 2 * evidence.run.clients
     if evidence.run.connect_per_transaction:
         client += evidence.tries * (2 if evidence.run.protocol == "prepared" else 1)
-    excess = (seen - client) / evidence.seconds
+    excess = (on_server - client) / evidence.seconds
     return excess if excess > max(_FEWEST_FOREIGN_PER_S, FOREIGN_TRANSACTIONS * client / evidence.seconds) else None
 
 

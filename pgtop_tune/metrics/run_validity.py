@@ -147,25 +147,25 @@ class LoggedPart(Struct, frozen=True):
 
 def logged_part(evidence: RunEvidence) -> LoggedPart | None:
     """How much the percentiles are of; None where they are of everything, or nothing says how much there was."""
-    known = evidence.facts.processed is not None
-    merged, whole = merge(evidence.latencies), round(evidence.transactions)
-    if not known and not (evidence.run.complete and merged.logged and _seen_whole(evidence)):
+    is_reported = evidence.facts.processed is not None
+    merged, total = merge(evidence.latencies), round(evidence.transactions)
+    if not is_reported and not (evidence.run.complete and merged.logged and _seen_whole(evidence)):
         return None
     rate = min(evidence.run.sampling_rate, 1.0)
-    slack = _DEVIATIONS * math.sqrt(whole * rate * (1.0 - rate)) if known else _OF_PROGRESS * whole
+    slack = _DEVIATIONS * math.sqrt(total * rate * (1.0 - rate)) if is_reported else _OF_PROGRESS * total
     # The frames of a long run are not all kept; what was read of its log was counted apart.
     in_log = merged.logged if evidence.facts.logged is None else evidence.facts.logged
-    lost = round(whole * rate) - in_log
+    lost = round(total * rate) - in_log
     if lost > slack:
         return LoggedPart(
-            logged=merged.logged, of=whole, lost=lost, words=_p99(incomplete_range(merged.buckets, P99.per_cent, lost))
+            logged=merged.logged, of=total, lost=lost, words=_p99(incomplete_range(merged.buckets, P99.per_cent, lost))
         )
     if rate < 1.0 and merged.logged:
         return LoggedPart(
-            logged=merged.logged, of=whole, lost=0, words=_p99(percentile_range(merged.buckets, P99.per_cent, rate))
+            logged=merged.logged, of=total, lost=0, words=_p99(percentile_range(merged.buckets, P99.per_cent, rate))
         )
-    if whole * rate - merged.logged > slack:
-        return LoggedPart(logged=merged.logged, of=whole, lost=0, words="older ones were dropped")
+    if total * rate - merged.logged > slack:
+        return LoggedPart(logged=merged.logged, of=total, lost=0, words="older ones were dropped")
     return None
 
 
@@ -175,8 +175,8 @@ def _seen_whole(evidence: RunEvidence) -> bool:
     return all(now - before <= _LINES_APART_S for before, now in pairwise(elapsed_s))
 
 
-def _p99(found: Range) -> str:
-    low, high = (None if edge_us is None else units.with_ms(edge_us / 1000.0) for edge_us in found)
+def _p99(edges_us: Range) -> str:
+    low, high = (None if edge_us is None else units.with_ms(edge_us / 1000.0) for edge_us in edges_us)
     if low is None and high is None:
         return "their p99 can be anything"
     if high is None:
@@ -206,31 +206,31 @@ def transactions_failed(evidence: RunEvidence) -> Doubt | None:
         failed = sum(line.failed for line in evidence.progress)
     if not failed:
         return None
-    whole = failed + evidence.transactions
-    percent = 100.0 * failed / whole
+    total = failed + evidence.transactions
+    percent = 100.0 * failed / total
     kinds = {"serialization": facts.serialization_failures, "deadlock": facts.deadlock_failures}
-    known = {kind: count for kind, count in kinds.items() if count is not None}
-    other = failed - sum(known.values()) if known else 0
-    named = {**known, "other": other}
-    words = ", ".join(f"{count} {kind}" for kind, count in named.items() if count > 0)
+    known_kinds = {kind: count for kind, count in kinds.items() if count is not None}
+    other_failures = failed - sum(known_kinds.values()) if known_kinds else 0
+    named = {**known_kinds, "other": other_failures}
+    kinds_text = ", ".join(f"{count} {kind}" for kind, count in named.items() if count > 0)
     return Doubt(
         id="FAILED-TRANSACTIONS",
-        verdict=_verdict(percent, 0 if evidence.run.continue_on_error else other),
-        reason=f"{failed} of {whole:.0f} transactions failed ({percent:.2f} %{': ' + words if words else ''})"
+        verdict=_verdict(percent, 0 if evidence.run.continue_on_error else other_failures),
+        reason=f"{failed} of {total:.0f} transactions failed ({percent:.2f} %{': ' + kinds_text if kinds_text else ''})"
         " and are not in tps and latency",
-        advice=_advice(evidence.run, other),
+        advice=_advice(evidence.run, other_failures),
         numbers=(("failed", failed), ("share_percent", percent)),
     )
 
 
-def _verdict(percent: float, other: int) -> RunVerdict:
-    if other > 0 or percent > COUNTS_UP_TO_PERCENT:
+def _verdict(percent: float, other_failures: int) -> RunVerdict:
+    if other_failures > 0 or percent > COUNTS_UP_TO_PERCENT:
         return RunVerdict.INVALID
     return RunVerdict.SUSPECT if percent > NOTED_UP_TO_PERCENT else RunVerdict.NOTE
 
 
-def _advice(run: BenchRun, other: int) -> str:
-    if other > 0:
+def _advice(run: BenchRun, other_failures: int) -> str:
+    if other_failures > 0:
         return "the server's log has the errors" if run.continue_on_error else "see stderr"
     max_tries = run.max_tries
     if max_tries is None or max_tries == 1:
@@ -276,15 +276,15 @@ def _failed(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
     if run.state is not RunState.FAILED:
         return None
-    words, _, hint = run.message.partition("\nhint: ")
+    message, _, hint = run.message.partition("\nhint: ")
     status = run.exit_status if run.exit_status is not None else -1
-    reason = f"{short_words(words) or 'pgbench printed nothing'} (exit status {status})"
+    reason = f"{short_words(message) or 'pgbench printed nothing'} (exit status {status})"
     return Doubt(id="RUN-FAILED", verdict=INVALID, reason=reason, advice=hint, numbers=(("exit_status", status),))
 
 
 def _connection_errors(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
-    if run.state is not RunState.FAILED or not any(words in run.message for words in _NO_ROOM):
+    if run.state is not RunState.FAILED or not any(phrase in run.message for phrase in _NO_ROOM):
         return None
     return Doubt(
         id="CONNECTION-ERRORS", verdict=INVALID, reason=f"not all of the {run.clients} clients got a connection",
@@ -296,11 +296,11 @@ def _stopped(evidence: RunEvidence) -> Doubt | None:
     if evidence.run.state is not RunState.STOPPED or evidence.run.complete:
         return None
     asked_s = evidence.run.duration_s
-    words = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
+    reason = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
     return Doubt(
         id="RUN-PARTIAL",
         verdict=INVALID,
-        reason=words,
+        reason=reason,
         advice="run it again to the end",
         numbers=(("seconds", evidence.seconds),),
     )
@@ -310,11 +310,11 @@ def _skipped(evidence: RunEvidence) -> Doubt | None:
     skipped = evidence.skipped
     if not skipped:
         return None
-    whole = skipped + evidence.transactions
+    total = skipped + evidence.transactions
     return Doubt(
         id="SKIPPED", verdict=INVALID,
-        reason=f"{skipped} of {whole:.0f} scheduled transactions were skipped ({skipped / whole:.2%}): they could not meet the latency limit, and are not part of the latencies",
-        advice="a lower rate or a higher latency limit", numbers=(("skipped", skipped), ("share_percent", 100.0 * skipped / whole)),
+        reason=f"{skipped} of {total:.0f} scheduled transactions were skipped ({skipped / total:.2%}): they could not meet the latency limit, and are not part of the latencies",
+        advice="a lower rate or a higher latency limit", numbers=(("skipped", skipped), ("share_percent", 100.0 * skipped / total)),
     )  # fmt: skip
 
 
@@ -327,35 +327,35 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
     noise = 2.0 * (rate / evidence.seconds) ** 0.5
     if done >= RATE_REACHED * rate - noise:
         return None
-    words = f"{done:.1f} transactions per second of {units.number(rate)} were reached"
+    reason = f"{done:.1f} transactions per second of {units.number(rate)} were reached"
     lag_ms = _lag_at_the_end(lines)
     numbers = (("rate_per_s", rate), ("tps", done), *([] if lag_ms is None else [("lag_ms", lag_ms)]))
     if lag_ms is None:
-        return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=words, advice="a lower rate", numbers=numbers)
+        return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=reason, advice="a lower rate", numbers=numbers)
     # What is missing is still due at the end, so much later than its schedule, or it never was due.
     missing_ms = 1000.0 * evidence.seconds * (1.0 - done / rate)
     if lag_ms >= BACKLOG * missing_ms:
         # One that grows evenly is twice its mean at the end.
         grows = lag_ms >= fmean(line.lag_ms or 0.0 for line in lines)
-        words += f", the last ones {lag_ms:.0f} ms behind their schedule: " + (
+        reason += f", the last ones {lag_ms:.0f} ms behind their schedule: " + (
             "the backlog grows, and latency reflects the length of the run"
             if grows
             else "the backlog was larger before"
         )
-        return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=words, advice="a lower rate", numbers=numbers)
+        return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=reason, advice="a lower rate", numbers=numbers)
     if evidence.skipped:
-        words += f", {evidence.skipped} were skipped for the latency limit: there is no backlog"
+        reason += f", {evidence.skipped} were skipped for the latency limit: there is no backlog"
         return Doubt(
             id="RATE-MISSED",
             verdict=SUSPECT,
-            reason=words,
+            reason=reason,
             advice="a lower rate or a higher latency limit",
             numbers=numbers,
         )
-    words += (
+    reason += (
         f", the last ones {lag_ms:.0f} ms behind their schedule: there is no backlog, the random schedule had fewer"
     )
-    return Doubt(id="RATE-MISSED", verdict=NOTE, reason=words, advice="a longer run", numbers=numbers)
+    return Doubt(id="RATE-MISSED", verdict=NOTE, reason=reason, advice="a longer run", numbers=numbers)
 
 
 def _lag_at_the_end(lines: Sequence[BenchProgress]) -> float | None:
@@ -379,8 +379,8 @@ def _client_bound(evidence: RunEvidence) -> Doubt | None:
         "threads": load.threads, "busiest_cpu_percent": load.busiest_cpu, "busiest_demand_percent": load.busiest_demand,
         "client_turn_percent": load.client_turn, "lag_ms": load.lag_ms,
     }  # fmt: skip
-    known = tuple((name, float(value)) for name, value in numbers.items() if value is not None)
-    return Doubt(id="CLIENT-BOUND", verdict=SUSPECT, reason=load.reason, advice=load.advice, numbers=known)
+    known_numbers = tuple((name, float(value)) for name, value in numbers.items() if value is not None)
+    return Doubt(id="CLIENT-BOUND", verdict=SUSPECT, reason=load.reason, advice=load.advice, numbers=known_numbers)
 
 
 def _cpu_contention(evidence: RunEvidence) -> Doubt | None:
@@ -419,15 +419,15 @@ def _scale(evidence: RunEvidence) -> Doubt | None:
 
 
 def _not_steady(evidence: RunEvidence) -> Doubt | None:
-    found = evidence.steady
-    if found.steady is not False:
+    state = evidence.steady
+    if state.steady is not False:
         return None
     return Doubt(
         id="NOT-STEADY",
         verdict=SUSPECT,
-        reason=f"not steady: {found.reason}",
+        reason=f"not steady: {state.reason}",
         advice="a longer run, or --warmup",
-        numbers=(("drift_percent", 100.0 * (found.drift or 0.0)),),
+        numbers=(("drift_percent", 100.0 * (state.drift or 0.0)),),
     )
 
 
@@ -495,8 +495,8 @@ def _housekeeping(evidence: RunEvidence) -> Doubt | None:
     missed = [step for step in evidence.facts.housekeeping if step.problem]
     if not missed:
         return None
-    words = "; ".join(f"{step.name}: {step.problem}" for step in missed)
-    return Doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not start from the usual state ({words})")
+    problems = "; ".join(f"{step.name}: {step.problem}" for step in missed)
+    return Doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not start from the usual state ({problems})")
 
 
 def _restarted(evidence: RunEvidence) -> Doubt | None:

@@ -34,17 +34,17 @@ def setting(interval: Interval, name: str) -> str | None:
 
 def number(interval: Interval, name: str) -> float | None:
     """A numeric parameter in the server's unit."""
-    found = setting(interval, name)
+    value = setting(interval, name)
     try:
-        return None if found is None else float(found)
+        return None if value is None else float(value)
     except ValueError:
         return None
 
 
 def is_on(interval: Interval, name: str) -> bool | None:
     """A switch; None when the parameter is not known."""
-    found = setting(interval, name)
-    return None if found is None else found == "on"
+    value = setting(interval, name)
+    return None if value is None else value == "on"
 
 
 def _database_pair(interval: Interval) -> tuple[DatabaseCounters, DatabaseCounters] | None:
@@ -64,9 +64,9 @@ def _tps(interval: Interval) -> float | None:
         return None
     older, newer = pair
     everybody = rate(_transactions(older), _transactions(newer), older.at_s, newer.at_s)
-    ours = rate(older.own_transactions, newer.own_transactions, older.at_s, newer.at_s)
+    own_rate = rate(older.own_transactions, newer.own_transactions, older.at_s, newer.at_s)
     # Backends report their counters up to a second late, so ours can exceed the total.
-    return None if everybody is None or ours is None else max(everybody - ours, 0.0)
+    return None if everybody is None or own_rate is None else max(everybody - own_rate, 0.0)
 
 
 def _rollbacks(interval: Interval) -> float | None:
@@ -81,7 +81,7 @@ def _connects(interval: Interval) -> float | None:
     begun = {row.datid: row.sessions for row in pair[0].databases}
     grown = [row.sessions - begun[row.datid] for row in pair[1].databases if row.datid in begun]
     seconds = pair[1].at_s - pair[0].at_s
-    return None if any(each < 0 for each in grown) else sum(grown) / seconds
+    return None if any(count < 0 for count in grown) else sum(grown) / seconds
 
 
 def same_entries(older: StatementTotals, newer: StatementTotals) -> bool:
@@ -98,8 +98,8 @@ def _qps(interval: Interval) -> float | None:
         return None
     older, newer = pair
     everybody = rate(older.calls, newer.calls, older.at_s, newer.at_s)
-    ours = rate(older.own_calls, newer.own_calls, older.at_s, newer.at_s)
-    return None if everybody is None or ours is None else max(everybody - ours, 0.0)
+    own_rate = rate(older.own_calls, newer.own_calls, older.at_s, newer.at_s)
+    return None if everybody is None or own_rate is None else max(everybody - own_rate, 0.0)
 
 
 def _cache_hit(interval: Interval) -> float | None:
@@ -155,16 +155,16 @@ def full_pages(interval: Interval) -> FullPages | None:
         return None
     else:
         image_bytes = (newer.wal_fpi - older.wal_fpi) * server.block_bytes
-    found = share(image_bytes, newer.wal_bytes - older.wal_bytes)
-    if found is None or image_bytes < 0:
+    percent = share(image_bytes, newer.wal_bytes - older.wal_bytes)
+    if percent is None or image_bytes < 0:
         return None
     compressed = estimated and setting(interval, "wal_compression") not in (None, "off")
-    return FullPages(min(found, 100.0), estimated, compressed)
+    return FullPages(min(percent, 100.0), estimated, compressed)
 
 
 def _full_page_percent(interval: Interval) -> float | None:
-    found = full_pages(interval)
-    return None if found is None else found.percent
+    images = full_pages(interval)
+    return None if images is None else images.percent
 
 
 def _wal_buffers_full(interval: Interval) -> float | None:
@@ -201,10 +201,10 @@ def buffer_writers(interval: Interval) -> tuple[float, float, float] | None:
         newer.buffers_clean - older.buffers_clean,
         newer.buffers_backend - older.buffers_backend,
     )
-    whole = sum(written)
-    if min(written) < 0 or whole == 0:
+    total = sum(written)
+    if min(written) < 0 or total == 0:
         return None
-    checkpointer, background, backends = (100.0 * part / whole for part in written)
+    checkpointer, background, backends = (100.0 * part / total for part in written)
     return checkpointer, background, backends
 
 
@@ -233,17 +233,17 @@ def _counted(interval: Interval) -> Counter[str] | None:
 class _StateCount:
     """Counts client backends in some states."""
 
-    def __init__(self, wanted: tuple[str, ...]) -> None:
-        self._wanted = wanted
+    def __init__(self, states: tuple[str, ...]) -> None:
+        self._wanted = states
 
     def __call__(self, interval: Interval) -> float | None:
-        found = interval.once(_counted)
-        return None if found is None else float(sum(found[state] for state in self._wanted))
+        counts = interval.once(_counted)
+        return None if counts is None else float(sum(counts[state] for state in self._wanted))
 
 
 def _sessions(interval: Interval) -> float | None:
-    found = interval.once(_counted)
-    return None if found is None else float(sum(found.values()))
+    counts = interval.once(_counted)
+    return None if counts is None else float(sum(counts.values()))
 
 
 def _blocked(interval: Interval) -> float | None:
@@ -330,11 +330,11 @@ _SHOWN: Final = 60
 
 def parameter_pairs(before: ParameterSample, now: ParameterSample) -> list[tuple[Parameter, Parameter]]:
     """Each parameter that can be set and that both looks have, before and now."""
-    known = {parameter.name: parameter for parameter in before.parameters}
+    earlier = {parameter.name: parameter for parameter in before.parameters}
     return [
-        (known[parameter.name], parameter)
+        (earlier[parameter.name], parameter)
         for parameter in now.parameters
-        if parameter.name in known and parameter.name not in _OF_A_TRANSACTION and parameter.context != _DERIVED
+        if parameter.name in earlier and parameter.name not in _OF_A_TRANSACTION and parameter.context != _DERIVED
     ]
 
 

@@ -70,19 +70,19 @@ def steady_state(seconds: Sequence[float], hidden: float = HIDDEN) -> SteadyStat
             drift=_drift(seconds),
             reason=reason,
         )
-    rest = seconds[cut:]
-    drift, allowed = _drift(rest), _allowed_drift(rest)
+    steady_seconds = seconds[cut:]
+    drift, allowed = _drift(steady_seconds), _allowed_drift(steady_seconds)
     steady = drift is not None and abs(drift) <= allowed <= hidden
-    words = (
+    finding = (
         "no transaction ended"
         if drift is None
         else f"the second half is {drift:+.1%} off the first, {allowed:.1%} allowed"
     )
     if allowed > hidden:
-        words = f"throughput swings so much that a drift of {100.0 * allowed:.0f} % could hide in it"
-    reason = f"warm-up of {cut} s; {words}"
+        finding = f"throughput swings so much that a drift of {100.0 * allowed:.0f} % could hide in it"
+    reason = f"warm-up of {cut} s; {finding}"
     return SteadyState(
-        steady=steady, warm_up_s=float(cut), tps=fmean(rest), error_tps=mean_error(rest), drift=drift, reason=reason
+        steady=steady, warm_up_s=float(cut), tps=fmean(steady_seconds), error_tps=mean_error(steady_seconds), drift=drift, reason=reason
     )
 
 
@@ -96,9 +96,9 @@ def warm_up(seconds: Sequence[float]) -> int | None:
     half = len(batches) // 2
     best, at = math.inf, 0
     for cut in range(half + 1):
-        rest = batches[cut:]
-        mean = fmean(rest)
-        squared_error = math.fsum((value - mean) ** 2 for value in rest) / len(rest) ** 2
+        remaining = batches[cut:]
+        mean = fmean(remaining)
+        squared_error = math.fsum((value - mean) ** 2 for value in remaining) / len(remaining) ** 2
         if squared_error < best:
             best, at = squared_error, cut
     return None if at >= half > 0 else at * size
@@ -187,8 +187,8 @@ def unrest(interval: Interval) -> tuple[str, ...]:
 
 def vacuumed_table(worker: Backend) -> str:
     """The table an autovacuum worker is at, without its schema; "" when it is between two."""
-    words = (worker.query or "").removeprefix(_PREFIX).split(" (")[0].split()
-    return words[-1].rsplit(".", 1)[-1] if len(words) > 1 else ""
+    parts = (worker.query or "").removeprefix(_PREFIX).split(" (")[0].split()
+    return parts[-1].rsplit(".", 1)[-1] if len(parts) > 1 else ""
 
 
 def _sessions(activity: Activity) -> list[str]:
@@ -210,5 +210,5 @@ def _workers(activity: Activity) -> list[str]:
 def _disks(interval: Interval) -> list[str]:
     disks = interval.now(sections.disks)
     busy = DISK_BUSY(interval)
-    ours = [] if disks is None else [disk.name for disk in disks.disks if disk.roles]
-    return [f"disk {name} {busy[name]:.0f} % busy" for name in ours if name in busy and busy[name] >= DISK_BUSY_BELOW]
+    server_disks = [] if disks is None else [disk.name for disk in disks.disks if disk.roles]
+    return [f"disk {name} {busy[name]:.0f} % busy" for name in server_disks if name in busy and busy[name] >= DISK_BUSY_BELOW]

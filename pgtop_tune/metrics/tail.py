@@ -164,24 +164,24 @@ def tail(interval: Interval, age_ms: float | None = None) -> Tail | None:
     wanted_ms = age_ms if age_ms is not None else p99_ms if p99_ms is not None else GIVEN_AGE_MS
     least_ms = min(sample.every_ms for sample in samples) / _LATE
     over_ms = edge_above_ms(max(wanted_ms, least_ms))
-    found = _beyond(interval, samples, over_ms, p99_ms, of_load)
-    if age_ms is not None or p99_ms is None or found.transactions >= FEWEST:
-        return found
+    at_p99 = _beyond(interval, samples, over_ms, p99_ms, of_load)
+    if age_ms is not None or p99_ms is None or at_p99.transactions >= FEWEST:
+        return at_p99
     below_ms = edge_below_ms(p99_ms - max(sample.every_ms for sample in samples))
     if below_ms < least_ms:
-        return found
+        return at_p99
     lower = _beyond(interval, samples, below_ms, p99_ms, of_load)
-    return lower if lower.transactions >= FEWEST else found
+    return lower if lower.transactions >= FEWEST else at_p99
 
 
 def _beyond(
     interval: Interval, samples: Sequence[TailSample], over_ms: float, p99_ms: float | None, of_load: bool
 ) -> Tail:
     """The tail that begins there, of the looks that are close enough together to see it."""
-    seen = [each for each in samples if each.every_ms <= over_ms * _LATE]
-    parts = interval.each(_ended, seen, over_ms, of_load)
-    still_open = _causes(seen[0], over_ms, of_load, open=True) if seen and seen[0] is samples[0] else []
-    return _summed(seen, [still_open, *parts], over_ms, p99_ms, of_load)
+    usable = [sample for sample in samples if sample.every_ms <= over_ms * _LATE]
+    parts = interval.each(_ended, usable, over_ms, of_load)
+    still_open = _causes(usable[0], over_ms, of_load, open=True) if usable and usable[0] is samples[0] else []
+    return _summed(usable, [still_open, *parts], over_ms, p99_ms, of_load)
 
 
 _Part = tuple[tuple[str, str, int | None, int | None, str], float, int]
@@ -206,23 +206,23 @@ def _summed(
 ) -> Tail:
     """Of parts that begin with those of transactions still open."""
     sums: dict[tuple[str, str, int | None, int | None, str], tuple[float, int]] = {}
-    whole = 0.0
+    total = 0.0
     for part in parts:
         for key, counted, looks in part:
-            whole += counted
-            known = sums.get(key, (0.0, 0))
-            sums[key] = known[0] + counted, known[1] + looks
+            total += counted
+            previous = sums.get(key, (0.0, 0))
+            sums[key] = previous[0] + counted, previous[1] + looks
     causes = [
         TailCause(
             wait_event_type=kind, wait_event=event, query_id=query_id, root_pid=root_pid, root=root,
-            transactions=counted, share=100.0 * counted / whole, looks=looks,
+            transactions=counted, share=100.0 * counted / total, looks=looks,
         )
         for (kind, event, query_id, root_pid, root), (counted, looks) in sums.items()
     ]  # fmt: skip
     looks = sum(cause.looks for cause in causes)
-    every_ms = sum(sample.every_ms * sample.looks for sample in samples) / max(sum(each.looks for each in samples), 1)
+    every_ms = sum(sample.every_ms * sample.looks for sample in samples) / max(sum(sample.looks for sample in samples), 1)
     return Tail(
-        over_ms=over_ms, p99_ms=p99_ms, of_load=of_load, transactions=whole,
+        over_ms=over_ms, p99_ms=p99_ms, of_load=of_load, transactions=total,
         open=sum(counted for _, counted, _ in parts[0]), looks=looks, every_ms=every_ms,
         causes=tuple(sorted(causes, key=lambda cause: (-cause.transactions, cause.label))),
     )  # fmt: skip
@@ -248,9 +248,9 @@ def by_statement(causes: Sequence[TailCause]) -> list[TailCause]:
 
 
 def _together(causes: Sequence[TailCause], key: Callable[[TailCause], Hashable]) -> list[TailCause]:
-    found: dict[Hashable, list[TailCause]] = {}
+    groups: dict[Hashable, list[TailCause]] = {}
     for cause in causes:
-        found.setdefault(key(cause), []).append(cause)
+        groups.setdefault(key(cause), []).append(cause)
     together = [
         TailCause(
             wait_event_type=parts[0].wait_event_type,
@@ -262,7 +262,7 @@ def _together(causes: Sequence[TailCause], key: Callable[[TailCause], Hashable])
             share=sum(part.share for part in parts),
             looks=sum(part.looks for part in parts),
         )
-        for parts in found.values()
+        for parts in groups.values()
     ]
     return sorted(together, key=lambda cause: (-cause.transactions, cause.label))
 
@@ -271,8 +271,8 @@ def _of_most(parts: Sequence[TailCause], value: Callable[[TailCause], V | None])
     """The value that more than half of the transactions have whose value is known, a quarter of all at least."""
     sums: dict[V, float] = {}
     for part in parts:
-        if (found := value(part)) is not None:
-            sums[found] = sums.get(found, 0.0) + part.transactions
+        if (known_value := value(part)) is not None:
+            sums[known_value] = sums.get(known_value, 0.0) + part.transactions
     most = max(sums, key=sums.__getitem__, default=None)
     if most is None:
         return None

@@ -137,13 +137,13 @@ def trip_wire(text: str) -> TripWire:
         UsageProblem: Not of the form NAME<VALUE or NAME>VALUE, or no such number or unit.
     """
     match = _WIRE.fullmatch(text.lower())
-    known = ", ".join(_BY_NAME)
+    known_names = ", ".join(_BY_NAME)
     if match is None:
         raise UsageProblem(f"{text!r} is not a trip wire", "for example: p99>50ms  or  tps<1000")
     name, sign, number, unit = match.groups()
     watched = _BY_NAME.get(name)
     if watched is None:
-        raise UsageProblem(f"there is no trip wire on {name!r}", f"known names: {known}")
+        raise UsageProblem(f"there is no trip wire on {name!r}", f"known names: {known_names}")
     if unit not in watched.units:
         units = ", ".join(word for word in watched.units if word)
         raise UsageProblem(f"{text!r}: {name} is not measured in {unit}", f"units are: {units}")

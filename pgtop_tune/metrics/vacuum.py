@@ -84,10 +84,10 @@ class TableVacuum(Struct, frozen=True):
         return _percent(self.table.n_mod_since_analyze, self.analyze_threshold)
 
 
-def _percent(value: float | None, whole: float | None) -> float | None:
-    if value is None or whole is None:
+def _percent(value: float | None, total: float | None) -> float | None:
+    if value is None or total is None:
         return None
-    return 100.0 * value / max(whole, 1.0)
+    return 100.0 * value / max(total, 1.0)
 
 
 class _Settings:
@@ -107,22 +107,22 @@ class _Settings:
 
     def smaller(self, name: str) -> float | None:
         """A table can only ask to be frozen earlier than the server's parameter says."""
-        known = []
+        numbers = []
         for source in (self._options, self._parameters):
             try:
-                known.append(float(source[name]))
+                numbers.append(float(source[name]))
             except (KeyError, ValueError):
                 continue
-        return min(known, default=None)
+        return min(numbers, default=None)
 
     def enabled(self) -> bool | None:
         if "autovacuum" not in self._parameters:
             return None
-        wanted = self._options.get("autovacuum_enabled", "on").lower()
-        return self._parameters["autovacuum"] == "on" and wanted not in _OFF
+        option = self._options.get("autovacuum_enabled", "on").lower()
+        return self._parameters["autovacuum"] == "on" and option not in _OFF
 
-    def threshold(self, what: str, tuples: float) -> float | None:
-        adds, scales = self.number(ADDS.format(what=what)), self.number(SCALES.format(what=what))
+    def threshold(self, action: str, tuples: float) -> float | None:
+        adds, scales = self.number(ADDS.format(what=action)), self.number(SCALES.format(what=action))
         return None if adds is None or scales is None else adds + scales * tuples
 
 
@@ -215,18 +215,18 @@ def database_ages(interval: Interval) -> list[DatabaseAge]:
     settings = _Settings(parameters_of(interval), {})
     most_xids = settings.number("autovacuum_freeze_max_age")
     most_multixacts = settings.number("autovacuum_multixact_freeze_max_age")
-    found = []
+    ages = []
     for database in sample.databases:
         xids = age(sample.next_xid, database.frozen_xid)
         multixacts = multixact_age(sample.next_multixact, database.min_multixact)
         freeze = _nearer(_percent(xids, most_xids), _percent(multixacts, most_multixacts))
         stop = _nearer(_percent(xids, STOPS_AT), _percent(multixacts, STOPS_AT))
-        found.append(
+        ages.append(
             DatabaseAge(
                 database=database, xid_age=xids, multixact_age=multixacts, freeze_percent=freeze, stop_percent=stop
             )
         )
-    return found
+    return ages
 
 
 # Rates of tables and indexes between two looks at them.
@@ -266,7 +266,7 @@ def table_rates(interval: Interval) -> list[GrownRelation[TableCounters]]:
     grown = grown_rows(
         interval, sections.relations, lambda sample: sample.tables, lambda table: table.oid, _same, TABLE_COUNTERS
     )
-    return [_sized(interval, each, each.row.pages) for each in grown]
+    return [_sized(interval, table, table.row.pages) for table in grown]
 
 
 def index_rates(interval: Interval) -> list[GrownRelation[IndexCounters]]:
@@ -274,7 +274,7 @@ def index_rates(interval: Interval) -> list[GrownRelation[IndexCounters]]:
     grown = grown_rows(
         interval, sections.relations, lambda sample: sample.indexes, lambda index: index.oid, _same, INDEX_COUNTERS
     )
-    return [_sized(interval, each, each.row.pages) for each in grown]
+    return [_sized(interval, index, index.row.pages) for index in grown]
 
 
 def _sized(interval: Interval, grown: Grown[R], pages: int) -> GrownRelation[R]:
@@ -335,8 +335,8 @@ def holders(interval: Interval) -> list[HorizonHolder]:
     Source: backend_xid, backend_xmin of pg_stat_activity; pg_prepared_xacts; xmin, catalog_xmin of
     pg_replication_slots. A plain VACUUM holds back nobody and is left out.
     """
-    found = [*_transactions(interval), *_slots(interval)]
-    return sorted(found, key=lambda holder: (-holder.age, -(holder.since_s or 0.0)))
+    horizon_holders = [*_transactions(interval), *_slots(interval)]
+    return sorted(horizon_holders, key=lambda holder: (-holder.age, -(holder.since_s or 0.0)))
 
 
 def _transactions(interval: Interval) -> Iterator[HorizonHolder]:
@@ -380,7 +380,7 @@ def key_of(backend: Backend | None) -> BackendKey | None:
 
 def _oldest(next_xid: int, open: OpenTransaction) -> int | None:
     ages = [age(next_xid, open.xid), age(next_xid, open.xmin)]
-    return max((found for found in ages if found is not None), default=None)
+    return max((age_of_id for age_of_id in ages if age_of_id is not None), default=None)
 
 
 def _kind(open: OpenTransaction) -> str:
@@ -407,12 +407,12 @@ def _slots(interval: Interval) -> Iterator[HorizonHolder]:
         for kind, xmin in ((SLOT, slot.xmin), (SLOT_CATALOG, slot.catalog_xmin)):
             oldest = age(sample.next_xid, xmin)
             if oldest is not None:
-                who = slot.database or ""
+                database = slot.database or ""
                 yield HorizonHolder(
                     id=f"{kind}:{slot.slot_name}",
                     kind=kind,
                     name=slot.slot_name,
-                    who=who,
+                    who=database,
                     age=oldest,
                     since_s=None,
                     backend=None,

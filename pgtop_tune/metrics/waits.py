@@ -94,7 +94,7 @@ def wait_profile(
     window_s: float = WAITS_WINDOW_S,
     backend_type: str | None = None,
     *,
-    wanted: Callable[[WaitCount], bool] = is_active,
+    included: Callable[[WaitCount], bool] = is_active,
 ) -> list[WaitShare]:
     """Mean sessions per wait over the last seconds, largest first.
 
@@ -102,17 +102,17 @@ def wait_profile(
         interval: Where to look.
         window_s: Length of the window; 0 is the newest frame's.
         backend_type: Only backends of this type; None for all.
-        wanted: Which sessions; without, the active ones.
+        included: Which sessions; without, the active ones.
 
     Returns:
         One entry per wait seen; empty when nothing was sampled. `active_sessions` says what is counted how.
     """
-    seen: defaultdict[tuple[str, str], float] = defaultdict(float)
+    means: defaultdict[tuple[str, str], float] = defaultdict(float)
     for one in sessions(interval, window_s) or ():
         kind = one.kind
-        if (backend_type is None or kind.backend_type == backend_type) and wanted(kind):
-            seen[kind.wait_event_type, kind.wait_event] += one.mean
-    shares = [WaitShare(*wait, mean) for wait, mean in seen.items()]
+        if (backend_type is None or kind.backend_type == backend_type) and included(kind):
+            means[kind.wait_event_type, kind.wait_event] += one.mean
+    shares = [WaitShare(*wait, mean) for wait, mean in means.items()]
     return sorted(shares, key=lambda wait: (-wait.sessions, wait.label))
 
 
@@ -156,13 +156,13 @@ class WaitGroup(Struct):
 
 def by_event(count: WaitCount) -> Hashable:
     """Class and event; of sessions beside the active ones what they are, and event or kind of process."""
-    found = activity_of(count)
-    if found is SessionActivity.PACING:
-        return str(found), count.wait_event or count.backend_type
-    if found is SessionActivity.BACKGROUND:
-        return str(found), f"{count.backend_type} {label_of(count.wait_event_type, count.wait_event)}"
-    if found is SessionActivity.IO_WORKER:
-        return str(found), label_of(count.wait_event_type, count.wait_event)
+    activity = activity_of(count)
+    if activity is SessionActivity.PACING:
+        return str(activity), count.wait_event or count.backend_type
+    if activity is SessionActivity.BACKGROUND:
+        return str(activity), f"{count.backend_type} {label_of(count.wait_event_type, count.wait_event)}"
+    if activity is SessionActivity.IO_WORKER:
+        return str(activity), label_of(count.wait_event_type, count.wait_event)
     return count.wait_event_type, count.wait_event
 
 
@@ -189,7 +189,7 @@ def by_type(count: WaitCount) -> Hashable:
 def wait_groups(
     interval: Interval,
     by: Callable[[WaitCount], Hashable],
-    wanted: Callable[[WaitCount], bool] = lambda count: True,
+    included: Callable[[WaitCount], bool] = lambda count: True,
     ms_of: Callable[[WaitCount], float] = lambda count: 0.0,
     ms_window_s: float = WAITS_WINDOW_S,
 ) -> list[WaitGroup]:
@@ -198,23 +198,23 @@ def wait_groups(
     Args:
         interval: Where to look.
         by: What a group has in common.
-        wanted: Only these waits; for drilling down into one group by another property.
+        included: Only these waits; for drilling down into one group by another property.
         ms_of: Milliseconds of each transaction that a session stands for, see `LatencyBudget.ms_of`.
         ms_window_s: The window of that budget.
     """
     groups: dict[Hashable, WaitGroup] = {}
     for one in sessions(interval, LONG_WINDOW_S) or ():
-        if wanted(one.kind):
+        if included(one.kind):
             group = _group(groups, by(one.kind), one.kind)
             group.sessions_long += one.mean
             wait = one.kind.wait_event_type, one.kind.wait_event
             group.waits[wait] = group.waits.get(wait, 0.0) + one.mean
     for one in sessions(interval, WAITS_WINDOW_S) or ():
-        if wanted(one.kind):
+        if included(one.kind):
             group = _group(groups, by(one.kind), one.kind)
             group.sessions += one.mean
     for one in sessions(interval, ms_window_s) or ():
-        if wanted(one.kind) and (ms := one.mean * ms_of(one.kind)):
+        if included(one.kind) and (ms := one.mean * ms_of(one.kind)):
             _group(groups, by(one.kind), one.kind).ms += ms
     for key, most in _peaks(interval).items() if by is by_event else ():
         if key in groups:
@@ -224,7 +224,7 @@ def wait_groups(
 
 def _peaks(interval: Interval) -> dict[tuple[str, str], int]:
     """Class and event → most sessions at one look; no fewer than the mean of a frame."""
-    found: dict[tuple[str, str], int] = {}
+    peaks: dict[tuple[str, str], int] = {}
     for sample in interval.recent(sections.waits, LONG_WINDOW_S):
         if not sample.peaks:
             continue
@@ -232,11 +232,11 @@ def _peaks(interval: Interval) -> dict[tuple[str, str], int]:
         for count in sample.counts:
             wait = count.wait_event_type, count.wait_event
             sums[wait] = sums.get(wait, 0) + count.observations
-        most = {wait: ceil(seen / sample.samples) for wait, seen in sums.items() if seen}
+        most = {wait: ceil(observations / sample.samples) for wait, observations in sums.items() if observations}
         most |= {(peak.wait_event_type, peak.wait_event): peak.most for peak in sample.peaks}
         for wait, sessions_at_once in most.items():
-            found[wait] = max(sessions_at_once, found.get(wait, 0))
-    return found
+            peaks[wait] = max(sessions_at_once, peaks.get(wait, 0))
+    return peaks
 
 
 def _group(groups: dict[Hashable, WaitGroup], key: Hashable, kind: WaitCount) -> WaitGroup:
@@ -267,13 +267,13 @@ class _SumsOver(Struct, frozen=True):
     window_s: float
 
     def __call__(self, interval: Interval) -> _Sums | None:
-        found = sessions(interval, self.window_s)
-        if found is None:
+        sampled = sessions(interval, self.window_s)
+        if sampled is None:
             return None
         active = 0.0
         by_class: defaultdict[str, float] = defaultdict(float)
         beside: defaultdict[SessionActivity, float] = defaultdict(float)
-        for one in found:
+        for one in sampled:
             which = activity_of(one.kind)
             if which is SessionActivity.ACTIVE:
                 active += one.mean
@@ -293,8 +293,8 @@ class _Mean(Struct, frozen=True):
         return self.over(interval, NEWEST) if looked else None
 
     def over(self, interval: Interval, window_s: float) -> float | None:
-        found = interval.once(_SumsOver(window_s))
-        return None if found is None else self.pick(found)
+        sums = interval.once(_SumsOver(window_s))
+        return None if sums is None else self.pick(sums)
 
 
 class _Queue(_Mean, frozen=True):
@@ -309,9 +309,9 @@ class _OfBuffers(_Mean, frozen=True):
     """None before 19, where no wait is of this class: 0 would say that nobody waited for a page."""
 
     def over(self, interval: Interval, window_s: float) -> float | None:
-        found, server = super().over(interval, window_s), sections.server(interval.newest)
-        known = not isinstance(server, Unavailable) and server.version_num >= _BUFFER_FROM
-        return found if found or known else None
+        mean, server = super().over(interval, window_s), sections.server(interval.newest)
+        has_class = not isinstance(server, Unavailable) and server.version_num >= _BUFFER_FROM
+        return mean if mean or has_class else None
 
 
 def mean_over(metric: Metric, interval: Interval, window_s: float) -> float | None:
@@ -349,12 +349,12 @@ _SAMPLED: Final = "pg_stat_activity.wait_event_type sampled several times a seco
 
 
 def _class(
-    title: str, classes: tuple[str, ...], definition: str, *, others: bool = False, source: str = _SAMPLED
+    title: str, classes: tuple[str, ...], definition: str, *, is_rest: bool = False, source: str = _SAMPLED
 ) -> Metric:
     identity = f"waits.{title.lower().replace(' ', '_')}"
 
     def pick(sums: _Sums) -> float:
-        if others:
+        if is_rest:
             return sum(mean for name, mean in sums.by_class.items() if name not in classes)
         return sums.by_class.get(classes[0], 0.0)
 
@@ -389,7 +389,7 @@ CLASSES: Final = (
     _class(CLIENT, (CLIENT,), "Active sessions that read from or write to their client in the middle of a statement."),
     _class("IPC", ("IPC",), "Active sessions that wait for another process of the server."),
     _class("Timeout", ("Timeout",), "Active sessions that sleep: pg_sleep, commit_delay; pacing is not among them."),
-    _class("other", _NAMED, "Active sessions in any other wait class: Extension, InjectionPoint, until 18 BufferPin.", others=True),
+    _class("other", _NAMED, "Active sessions in any other wait class: Extension, InjectionPoint, until 18 BufferPin.", is_rest=True),
 )  # fmt: skip
 """The parts of the active sessions."""
 
@@ -398,7 +398,7 @@ def wait_classes(frame: Frame) -> tuple[Metric, ...]:
     """The parts that this server has; before 19 those without Buffer."""
     server = sections.server(frame)
     without = not isinstance(server, Unavailable) and server.version_num < _BUFFER_FROM
-    return tuple(each for each in CLASSES if not (without and isinstance(each.value, _OfBuffers)))
+    return tuple(metric for metric in CLASSES if not (without and isinstance(metric.value, _OfBuffers)))
 
 
 CLIENT_THINKS: Final = Metric(
@@ -460,14 +460,14 @@ class WaitProperty(Struct, frozen=True):
 
 
 PROPERTIES: Final = (
-    WaitProperty("class", lambda seen: seen.kind.wait_event_type),
-    WaitProperty("event", lambda seen: label_of(seen.kind.wait_event_type, seen.kind.wait_event)),
-    WaitProperty("statement", lambda seen: seen.kind.query_id),
-    WaitProperty("database", lambda seen: seen.kind.datname),
-    WaitProperty("user", lambda seen: seen.kind.usename),
-    WaitProperty("application", lambda seen: seen.application, by_session=True),
-    WaitProperty("client", lambda seen: seen.client, by_session=True),
-    WaitProperty("backend type", lambda seen: seen.kind.backend_type),
+    WaitProperty("class", lambda row: row.kind.wait_event_type),
+    WaitProperty("event", lambda row: label_of(row.kind.wait_event_type, row.kind.wait_event)),
+    WaitProperty("statement", lambda row: row.kind.query_id),
+    WaitProperty("database", lambda row: row.kind.datname),
+    WaitProperty("user", lambda row: row.kind.usename),
+    WaitProperty("application", lambda row: row.application, by_session=True),
+    WaitProperty("client", lambda row: row.client, by_session=True),
+    WaitProperty("backend type", lambda row: row.kind.backend_type),
 )
 
 Step = tuple[WaitProperty, Hashable]
@@ -501,33 +501,33 @@ class Grouped(Struct, frozen=True):
 
 def grouped(interval: Interval, first: WaitProperty, second: WaitProperty, path: Sequence[Step] = ()) -> Grouped:
     """Active sessions by two properties, those alone that have every value of the path."""
-    by_session = any(each.by_session for each in (first, second, *(step for step, _ in path)))
-    seen, looks = _of_all_sessions(interval) if by_session else _of_looks(interval)
+    by_session = any(wait_property.by_session for wait_property in (first, second, *(step for step, _ in path)))
+    rows, looks = _of_all_sessions(interval) if by_session else _of_looks(interval)
     sums: dict[tuple[Hashable, Hashable], float] = {}
-    for one in seen:
-        if all(each.of(one) == value for each, value in path):
+    for one in rows:
+        if all(wait_property.of(one) == value for wait_property, value in path):
             key = first.of(one), second.of(one)
             sums[key] = sums.get(key, 0.0) + one.mean
-    whole = sum(sums.values())
-    groups = [PairGroup(key, mean, 100.0 * mean / whole) for key, mean in sums.items() if mean > 0.0]
+    total = sum(sums.values())
+    groups = [PairGroup(key, mean, 100.0 * mean / total) for key, mean in sums.items() if mean > 0.0]
     return Grouped(tuple(sorted(groups, key=lambda group: (-group.sessions, str(group.values)))), looks)
 
 
 def _of_looks(interval: Interval) -> tuple[list[Seen], int]:
     looks = sum(sample.samples for sample in interval.recent(sections.waits, LONG_WINDOW_S))
-    found = sessions(interval, LONG_WINDOW_S) or ()
-    return [Seen(one.kind, None, None, one.mean) for one in found if is_active(one.kind)], looks
+    sampled = sessions(interval, LONG_WINDOW_S) or ()
+    return [Seen(one.kind, None, None, one.mean) for one in sampled if is_active(one.kind)], looks
 
 
 def _of_all_sessions(interval: Interval) -> tuple[list[Seen], int]:
     readings = interval.recent(sections.activity, LONG_WINDOW_S)
-    found = []
+    rows = []
     for reading, share in zip(readings, _shares([reading.at_s for reading in readings]), strict=True):
         for backend in reading.backends:
             kind = _kind(backend)
             if kind is not None and is_active(kind):
-                found.append(Seen(kind, backend.application_name or None, backend.client, share))
-    return found, len(readings)
+                rows.append(Seen(kind, backend.application_name or None, backend.client, share))
+    return rows, len(readings)
 
 
 def _shares(moments_s: Sequence[float]) -> list[float]:
@@ -535,7 +535,7 @@ def _shares(moments_s: Sequence[float]) -> list[float]:
     lasted_s = [min(after - before, 2 * WHOLE_S) for after, before in pairwise(moments_s)]
     lasted_s.append(min(lasted_s, default=1.0))
     whole_s = sum(lasted_s)
-    return [each / whole_s for each in lasted_s]
+    return [lasted / whole_s for lasted in lasted_s]
 
 
 def _kind(backend: Backend) -> WaitCount | None:

@@ -128,7 +128,7 @@ def test_every_number_is_that_of_an_interval_of_its_own() -> None:
         for each in (interval, Interval(window)):
             found = {number.name: value for number, value in every_number(each)}
             for window_s in (0.0, 3.0, 10.0, 60.0):
-                for share in wait_profile(each, window_s, wanted=lambda count: True):
+                for share in wait_profile(each, window_s, included=lambda count: True):
                     found[f"{share.label} {window_s}"] = share.sessions
             for age_ms in (None, 200.0):
                 if (of_tail := tail(each, age_ms)) is not None:

@@ -12,7 +12,7 @@ from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.waits import PREPARED_TRANSACTION, LockSample, LockWait
 
 CULPRIT_S: Final = 1.0
-"""A lock that is waited for this long has a culprit; rows that every transaction updates have one each moment."""
+"""Shortest wait for which a culprit is named; rows that every transaction updates have short waits all the time."""
 IDLE_IN_TRANSACTION: Final = ("idle in transaction", "idle in transaction (aborted)")
 
 
@@ -34,10 +34,10 @@ class Blocking(Struct, frozen=True):
 
 
 def blocking(activity: Activity) -> Blocking:
-    """Finds who stands at the end of most chains; ties go to the lowest pid.
+    """Find the backend at the end of most chains of blockers; ties go to the lowest pid.
 
-    A chain goes from a waiter to the first pid of its pg_blocking_pids() (holders come before those ahead in the
-    queue), so that a queue of 300 costs 300 steps and not its square.
+    A chain leads from a waiting backend to the first pid of its pg_blocking_pids(), which lists lock holders before
+    backends ahead in the queue. So a queue of 300 takes 300 steps and not 90,000.
     """
     first = {backend.pid: backend.blocked_by[0] for backend in activity.backends if backend.blocked_by}
     if not first:
@@ -53,16 +53,20 @@ def blocking(activity: Activity) -> Blocking:
 
 
 def longest_blocked_s(activity: Activity) -> float:
-    """Age of the oldest statement that waits for a lock, in seconds; 0 without one.
+    """Return the age in seconds of the oldest statement that waits for a lock; 0 without one.
 
-    Rows that many transactions update are waited for all the time, for milliseconds.
+    Rows that many transactions update have a wait of milliseconds at any time.
     """
-    begun = [backend.query_start_ms for backend in activity.backends if backend.blocked_by and backend.query_start_ms is not None]
+    begun = [
+        backend.query_start_ms
+        for backend in activity.backends
+        if backend.blocked_by and backend.query_start_ms is not None
+    ]
     return max(activity.now_ms - min(begun), 0) / 1000.0 if begun else 0.0
 
 
 def culprits(activity: Activity) -> frozenset[int]:
-    """Pids that block others and wait for no lock themselves, once one of these has waited for `CULPRIT_S`."""
+    """Return pids that block others and wait for no lock, once a blocked session has waited for `CULPRIT_S`."""
     blockers = {pid for backend in activity.backends for pid in backend.blocked_by}
     if not blockers or longest_blocked_s(activity) < CULPRIT_S:
         return frozenset()
@@ -70,7 +74,7 @@ def culprits(activity: Activity) -> frozenset[int]:
 
 
 def _follow(pid: int, first: Mapping[int, int], ends: dict[int, int | None]) -> None:
-    """Notes the end of the chain for everybody on it; None for a circle."""
+    """Store the end of the chain for every pid on it; None for a cycle."""
     chain: dict[int, None] = {}
     at = pid
     while at in first and at not in ends and at not in chain:
@@ -87,13 +91,13 @@ class LockNode(Struct, frozen=True):
     Attributes:
         pid: 0 for a prepared transaction.
         depth: 0 for a root.
-        backend: None for a prepared transaction, and for a process we do not see.
-        wait: What it waits for; None for a root, and where pg_locks was not asked or had it no more.
-        blocks: Backends below it.
-        others: Who else holds it up, besides the one it stands under.
-        circle: It waits for somebody who waits for it: a deadlock, until deadlock_timeout.
-        held_modes: How the one it stands under has the lock it wants; "" when not known.
-        waited_ms: How long it has been waiting; None for a root.
+        backend: None for a prepared transaction, and for a process that is not visible.
+        wait: Its lock request; None for a root, and where pg_locks was not read or no longer had the request.
+        blocks: Number of backends below it.
+        other_blockers: Pids of its blockers besides its parent in the tree.
+        circle: Whether it is part of a deadlock, which lasts until deadlock_timeout.
+        held_modes: Modes in which its parent holds the requested lock; "" when not known.
+        waited_ms: Time it has been waiting; None for a root.
         prepared: Global identifier of a prepared transaction, "" when not known.
     """
 
@@ -102,7 +106,7 @@ class LockNode(Struct, frozen=True):
     backend: Backend | None
     wait: LockWait | None
     blocks: int
-    others: tuple[int, ...]
+    other_blockers: tuple[int, ...]
     circle: bool
     held_modes: str
     waited_ms: int | None
@@ -110,7 +114,7 @@ class LockNode(Struct, frozen=True):
 
     @property
     def idle_root(self) -> bool:
-        """Whether everybody below waits for a client that does nothing."""
+        """Return whether the root is an idle session, so that all others wait for its client."""
         return self.depth == 0 and self.backend is not None and self.backend.state in IDLE_IN_TRANSACTION
 
 
@@ -119,15 +123,17 @@ Place = tuple[int, str]
 
 
 def lock_tree(activity: Activity, locks: LockSample | None) -> list[LockNode]:
-    """Roots, the one that holds up most first, each waiter once under the first of those that hold it up.
+    """Return the lines of the tree: roots that block most first, and each waiting backend once, under its first blocker.
 
-    Several blockers: the others are named. A circle begins at its lowest pid. Backends beyond those that
-    pg_blocking_pids() was asked about stand under whoever has the lock they want, where that is known.
+    Further blockers are in `other_blockers`. A cycle begins at its lowest pid. A backend that pg_blocking_pids() was
+    not called for stands under the holder of its lock, where that is known.
     """
     backends = {backend.pid: backend for backend in activity.backends}
     waits = {} if locks is None else {wait.pid: wait for wait in locks.waits}
     blockers = {
-        backend.pid: blocking_nodes for backend in activity.backends if (blocking_nodes := _blockers(backend, waits.get(backend.pid)))
+        backend.pid: blocking_nodes
+        for backend in activity.backends
+        if (blocking_nodes := _blockers(backend, waits.get(backend.pid)))
     }
     children: dict[Place, list[Place]] = {}
     for pid, blocking_nodes in blockers.items():
@@ -150,7 +156,7 @@ def lock_tree(activity: Activity, locks: LockSample | None) -> list[LockNode]:
         wait, blocking_nodes = waits.get(pid), blockers.get(pid, ())
         nodes.append(
             LockNode(
-                pid=pid, depth=depth, backend=backends.get(pid), wait=wait, blocks=below.get(node, 0), others=tuple(blocker_pid for blocker_pid, _ in blocking_nodes[1:]),
+                pid=pid, depth=depth, backend=backends.get(pid), wait=wait, blocks=below.get(node, 0), other_blockers=tuple(blocker_pid for blocker_pid, _ in blocking_nodes[1:]),
                 circle=pid in in_circle, held_modes=_held(wait, blocking_nodes), waited_ms=_waited_ms(activity.now_ms, wait, backends.get(pid), blocking_nodes),
                 prepared=node[1],
             )
@@ -170,7 +176,7 @@ def _blockers(backend: Backend, wait: LockWait | None) -> tuple[Place, ...]:
 
 
 def _counted(children: Mapping[Place, list[Place]], blockers: Mapping[int, tuple[Place, ...]]) -> Counter[Place]:
-    """Everybody below each; within a circle, everybody else on it and below it."""
+    """Count all backends below each node; within a cycle, all others on it and below it."""
     below: Counter[Place] = Counter()
     for pid in blockers:
         at: Place = blockers[pid][0]
@@ -185,7 +191,7 @@ def _counted(children: Mapping[Place, list[Place]], blockers: Mapping[int, tuple
 
 
 def _circles(blockers: Mapping[int, tuple[Place, ...]]) -> list[set[int]]:
-    """Backends that wait for each other, along first blockers."""
+    """Find cycles of backends along their first blockers."""
     done: set[int] = set()
     circles = []
     for start in blockers:

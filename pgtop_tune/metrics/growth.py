@@ -1,4 +1,4 @@
-"""Rows of a view that counts, seen twice: what each row counted in between."""
+"""Growth of the counters in rows of a view between two readings."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 
 ROWS_WINDOW_S: Final = 10.0
-"""Rates of rows are means over so many seconds: long statements and slow cadences do not flicker."""
+"""Seconds over which rates of rows are means, so that long statements and slow cadences do not flicker."""
 
 R = TypeVar("R")
 S = TypeVar("S", bound=Reading)
 
 
 class Grown(Struct, Generic[R], frozen=True):
-    """A row and by how much its counters grew.
+    """A row and the growth of its counters.
 
     Attributes:
-        row: As seen last.
-        seconds: Over how long.
-        by: Counter → growth; None when it cannot be said (seen once, or reset in between). A counter that the server
-            does not have is not in it.
+        row: The newest reading of it.
+        seconds: Length of the window.
+        by: Counter → growth; None when it is not known (read once, or reset in between). Counters that the server does
+            not have are missing.
     """
 
     row: R
@@ -33,7 +33,7 @@ class Grown(Struct, Generic[R], frozen=True):
     by: Mapping[str, int] | None
 
     def sum(self, *names: str) -> int | None:
-        """Growth of these counters together; None when none of them is known."""
+        """Return the growth of these counters together; None when none of them is known."""
         by = self.by
         if by is None:
             return None
@@ -41,17 +41,17 @@ class Grown(Struct, Generic[R], frozen=True):
         return sum(counts) if counts else None
 
     def per_s(self, *names: str) -> float | None:
-        """Growth per second of these counters together."""
+        """Return the growth per second of these counters together."""
         grown = self.sum(*names)
         return None if grown is None or self.seconds <= 0 else grown / self.seconds
 
-    def each(self, part: str, whole: str) -> float | None:
-        """Growth of one counter per unit of another: milliseconds per call and the like; None without any."""
-        grown, units = self.sum(part), self.sum(whole)
+    def each(self, part: str, unit: str) -> float | None:
+        """Return the growth of one counter per unit of another, such as milliseconds per call; None without units."""
+        grown, units = self.sum(part), self.sum(unit)
         return None if grown is None or not units else grown / units
 
     def share(self, part: str, complement: str) -> float | None:
-        """Per cent that one counter's growth is of both."""
+        """Return the growth of one counter in per cent of the growth of both."""
         one, remainder = self.sum(part), self.sum(complement)
         if one is None or remainder is None or one + remainder <= 0:
             return None
@@ -59,12 +59,12 @@ class Grown(Struct, Generic[R], frozen=True):
 
 
 def readings(interval: Interval, section: Callable[[Frame], S | Unavailable]) -> Sequence[S]:
-    """Readings of the last `ROWS_WINDOW_S`, newest first; of a section that is read less often the last two."""
+    """Return readings of the last `ROWS_WINDOW_S`, newest first; of a section that is read less often the last two."""
     return interval.recent(section, ROWS_WINDOW_S, least=2)
 
 
 def growth(older: Any, newer: Any, names: Sequence[str]) -> dict[str, int] | None:
-    """By how much counters grew from one row to the other; `older` None stands for a row that was not there.
+    """Return the growth of counters between two readings of a row; `older` is None for a row that did not exist.
 
     Returns:
         Counter → growth, without those that are None in either; None when one went backwards (it was reset).
@@ -89,14 +89,14 @@ def grown_rows(
     reset: Callable[[R], Any],
     names: Sequence[str],
 ) -> list[Grown[R]]:
-    """Growth of the rows of a section over the last `ROWS_WINDOW_S`.
+    """Return the growth of the rows of a section over the last `ROWS_WINDOW_S`.
 
     Args:
-        interval: Where to look.
+        interval: Frames.
         section: The section.
         rows: Its rows.
-        key: What a row is known by.
-        reset: When the row's counters last began at zero; a row where this changed has no growth.
+        key: Returns the identity of a row.
+        reset: Returns the time of the row's last reset; a row with a reset in between has no growth.
         names: Counters.
     """
     recent = readings(interval, section)

@@ -81,7 +81,9 @@ def io_rates(interval: Interval) -> list[Grown[IoCounters]]:
     seconds = newer.at_s - older.at_s
     before = {row.id: row for row in older.rows}
     comparable = seconds > 0 and newer.stats_reset_ms == older.stats_reset_ms
-    return [Grown(row, seconds, growth(before.get(row.id), row, IO_COUNTED) if comparable else None) for row in newer.rows]
+    return [
+        Grown(row, seconds, growth(before.get(row.id), row, IO_COUNTED) if comparable else None) for row in newer.rows
+    ]
 
 
 class IoShare(Struct, frozen=True):
@@ -179,7 +181,9 @@ def wal_disk_free_bytes(interval: Interval) -> float | None:
     sample = interval.now(sections.file_systems)
     if sample is None:
         return None
-    return next((float(file_system.available_bytes) for file_system in sample.file_systems if "wal" in file_system.roles), None)
+    return next(
+        (float(file_system.available_bytes) for file_system in sample.file_systems if "wal" in file_system.roles), None
+    )
 
 
 def _room_until_recycled(interval: Interval) -> float | None:

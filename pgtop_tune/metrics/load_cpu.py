@@ -63,7 +63,9 @@ class _UseOver(Struct, frozen=True):
         activity = interval.now(sections.activity)
         pids: frozenset[int] = frozenset() if activity is None else _LOAD_SEEN.pids(activity)
         lost = activity is None or interval.once(_lost_s) > activity.at_s - self.window_s
-        earlier_pids = [_LOAD_SEEN.pids(look) for look in interval.recent(sections.activity, self.window_s)] if lost else []
+        earlier_pids = (
+            [_LOAD_SEEN.pids(look) for look in interval.recent(sections.activity, self.window_s)] if lost else []
+        )
         last = pids or next(filter(None, earlier_pids), pids)
         most = max((group for group in set(earlier_pids) if last <= group), key=len, default=last)
         parts = [use for group in (pids, most - pids) if group and (use := self._of(interval, group, host.facts))]
@@ -121,7 +123,9 @@ def _together(parts: Sequence[CpuUse]) -> CpuUse:
     return CpuUse(
         used=total,
         queued=sum(queued) if len(queued) == len(parts) else None,
-        system=sum(part_used * part.system for part_used, part in zip(used, parts, strict=True)) / total if total else 0.0,
+        system=sum(part_used * part.system for part_used, part in zip(used, parts, strict=True)) / total
+        if total
+        else 0.0,
     )
 
 

@@ -369,7 +369,9 @@ def _of_pairs(console: ConsoleSample, coming: Iterable[Pair]) -> list[ServerShar
     for name in users:
         row = databases.get(name) or _like(console.databases)
         places.setdefault((row.host, row.port) if row else ("", None), []).append(name)
-    return [_share(console, address, {name: users[name] for name in names}, databases) for address, names in places.items()]
+    return [
+        _share(console, address, {name: users[name] for name in names}, databases) for address, names in places.items()
+    ]
 
 
 def _like(databases: Iterable[PooledDatabase]) -> PooledDatabase | None:

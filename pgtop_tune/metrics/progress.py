@@ -98,4 +98,9 @@ def _rate(row: ProgressRow, recent: Sequence[ProgressSample]) -> float | None:
 
 
 def _is_same_phase(one: ProgressRow, earlier: ProgressRow) -> bool:
-    return (one.pid, one.command, one.relation, one.phase) == (earlier.pid, earlier.command, earlier.relation, earlier.phase)
+    return (one.pid, one.command, one.relation, one.phase) == (
+        earlier.pid,
+        earlier.command,
+        earlier.relation,
+        earlier.phase,
+    )

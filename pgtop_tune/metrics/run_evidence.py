@@ -52,7 +52,9 @@ class RunEvidence(Struct, frozen=True, dict=True):
     def samples(self) -> tuple[BenchSample, ...]:
         """What pgbench said, oldest first."""
         readings = (frame.bench for frame in self.frames)
-        return tuple(sample for sample in readings if not isinstance(sample, Unavailable) and sample.run.run == self.run.run)
+        return tuple(
+            sample for sample in readings if not isinstance(sample, Unavailable) and sample.run.run == self.run.run
+        )
 
     @cached_property
     def progress(self) -> tuple[BenchProgress, ...]:
@@ -326,7 +328,9 @@ def autovacuum(evidence: RunEvidence) -> Doubt | None:
         )
     if not tables:
         return None
-    samples_by_table = ", ".join(f"{table} in {count} of {len(looks)} samples" for table, count in tables.most_common(3))
+    samples_by_table = ", ".join(
+        f"{table} in {count} of {len(looks)} samples" for table, count in tables.most_common(3)
+    )
     return Doubt(
         id="AUTOVACUUM", verdict=RunVerdict.SUSPECT, reason=f"autovacuum worked on the dataset: {samples_by_table}",
         advice="VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to include autovacuum "

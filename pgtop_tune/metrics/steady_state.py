@@ -82,7 +82,12 @@ def steady_state(seconds: Sequence[float], hidden: float = HIDDEN) -> SteadyStat
         finding = f"throughput swings so much that a drift of {100.0 * allowed:.0f} % could hide in it"
     reason = f"warm-up of {cut} s; {finding}"
     return SteadyState(
-        steady=steady, warm_up_s=float(cut), tps=fmean(steady_seconds), error_tps=mean_error(steady_seconds), drift=drift, reason=reason
+        steady=steady,
+        warm_up_s=float(cut),
+        tps=fmean(steady_seconds),
+        error_tps=mean_error(steady_seconds),
+        drift=drift,
+        reason=reason,
     )
 
 
@@ -211,4 +216,8 @@ def _disks(interval: Interval) -> list[str]:
     disks = interval.now(sections.disks)
     busy = DISK_BUSY(interval)
     server_disks = [] if disks is None else [disk.name for disk in disks.disks if disk.roles]
-    return [f"disk {name} {busy[name]:.0f} % busy" for name in server_disks if name in busy and busy[name] >= DISK_BUSY_BELOW]
+    return [
+        f"disk {name} {busy[name]:.0f} % busy"
+        for name in server_disks
+        if name in busy and busy[name] >= DISK_BUSY_BELOW
+    ]

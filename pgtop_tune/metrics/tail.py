@@ -220,7 +220,9 @@ def _summed(
         for (kind, event, query_id, root_pid, root), (counted, looks) in sums.items()
     ]  # fmt: skip
     looks = sum(cause.looks for cause in causes)
-    every_ms = sum(sample.every_ms * sample.looks for sample in samples) / max(sum(sample.looks for sample in samples), 1)
+    every_ms = sum(sample.every_ms * sample.looks for sample in samples) / max(
+        sum(sample.looks for sample in samples), 1
+    )
     return Tail(
         over_ms=over_ms, p99_ms=p99_ms, of_load=of_load, transactions=total,
         open=sum(counted for _, counted, _ in parts[0]), looks=looks, every_ms=every_ms,

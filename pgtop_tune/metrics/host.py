@@ -1,4 +1,4 @@
-"""Numbers of the machine: CPU, memory, pressure, disks, processes. Rows only; `host_values`, `process_values` compute."""
+"""Numbers of the machine, and of this program: CPU, memory, pressure, disks, processes. `host_values` computes them."""
 
 from __future__ import annotations
 

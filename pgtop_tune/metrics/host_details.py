@@ -1,4 +1,5 @@
-"""Numbers of the machine beyond the dashboard: kinds of CPU time, interrupts, frequency, huge pages, run queues."""
+"""Numbers of the machine beyond the dashboard: interfaces, file systems, NUMA nodes, the control group, kinds of CPU
+time, interrupts, frequency, huge pages, run queues; and the figures that charts keep."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def row_gauge(
     key: Callable[[R], K],
     pick: Callable[[R], float | None],
 ) -> Callable[[Interval], dict[K, float]]:
-    """A number per row of the newest look; rows that do not have it are left out."""
+    """Make a metric of a number per row of the newest reading; rows without the number are left out."""
 
     def values(interval: Interval) -> dict[K, float]:
         section = interval.now(reach)
@@ -46,7 +47,10 @@ def row_rate(
     pick: Callable[[R], float | None],
     scale: float = 1.0,
 ) -> Callable[[Interval], dict[K, float]]:
-    """Increase of a counter per second, times the scale, per row that was there at both looks; silent over a reboot."""
+    """Make a metric of a counter's increase per second, times the scale, for each row that both readings have.
+
+    It has no value across a reboot.
+    """
     look = with_facts(reach)
 
     def values(interval: Interval) -> dict[K, float]:
@@ -70,13 +74,13 @@ def row_rate(
 def section_rate(
     reach: Callable[[Frame], S | Unavailable], pick: Callable[[S], float | None], scale: float = 1.0
 ) -> Callable[[Interval], float | None]:
-    """Increase of a section's counter per second, times the scale."""
+    """Make a metric of the increase of a section's counter per second, times the scale."""
     values = row_rate(reach, lambda section: (section,), lambda section: 0, pick, scale)
     return lambda interval: values(interval).get(0)
 
 
 def _stalled(pick: Callable[[CgroupSample], float | None]) -> Callable[[Interval], float | None]:
-    """Share of the wall time that a group was stalled, 0 to 100, of a counter in microseconds."""
+    """Make a metric of the share of time in which a group was stalled, 0 to 100, from a counter in microseconds."""
     value = section_rate(sections.cgroup, pick, 1e-4)
 
     def at_most_all(interval: Interval) -> float | None:
@@ -88,7 +92,7 @@ def _stalled(pick: Callable[[CgroupSample], float | None]) -> Callable[[Interval
 
 _WINDOW_S: Final = 120.0
 _SHORTEST_S: Final = 9.0
-"""Two looks at file systems; less says nothing of a rate."""
+"""Least time between two readings of file systems that a rate takes."""
 
 
 def _per_interface(
@@ -144,7 +148,7 @@ def _per_mount(pick: Callable[[FileSystem], float | None]) -> Callable[[Interval
 
 
 def _growth(interval: Interval) -> dict[str, float]:
-    """Bytes per second by which what can be written shrank since the oldest look of the window."""
+    """Return the bytes per second by which the available space shrank since the oldest reading of the window, by mount."""
     looks = interval.recent(sections.file_systems, _WINDOW_S)
     if len(looks) < 2:
         return {}
@@ -154,7 +158,7 @@ def _growth(interval: Interval) -> dict[str, float]:
         seconds = looks[0].at_s - look.at_s
         for row in look.file_systems:
             now = newest.get(row.mount)
-            # Another size is another file system, or one that was enlarged.
+            # A file system with another size is another one, or was enlarged.
             if now is None or row.mount in by_mount or now.total_bytes != row.total_bytes or seconds < _SHORTEST_S:
                 continue
             by_mount[row.mount] = (row.available_bytes - now.available_bytes) / seconds
@@ -265,7 +269,7 @@ _look = with_facts(sections.cgroup)
 
 
 def _throttled(interval: Interval) -> float | None:
-    """Share of the periods in which the quota ran out."""
+    """Return the share of the periods in which the quota was used up."""
     pair = same_boot(interval, _look)
     if pair is None or pair[0].section.path != pair[1].section.path:
         return None
@@ -418,7 +422,7 @@ _SEEN_OF_OTHERS: Final = section_rate(sections.storage_io, lambda io: io.others_
 
 
 def _others_io(interval: Interval) -> float | None:
-    """None where nothing is seen, and there are programs that this account may not look at."""
+    """Return the I/O of other programs; None where it is 0 and this account may not read all programs."""
     bytes_per_s, io = _SEEN_OF_OTHERS(interval), interval.now(sections.storage_io)
     return None if bytes_per_s == 0.0 and io is not None and io.refused else bytes_per_s
 
@@ -451,7 +455,7 @@ class DataDisk(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """As that of the family, for this disk."""
+        """Id of the family with the suffix ".data"."""
         return f"{self.keyed.id}.data"
 
     def __call__(self, interval: Interval) -> float | None:
@@ -460,7 +464,7 @@ class DataDisk(Struct, frozen=True):
 
 
 def data_disk(interval: Interval) -> str | None:
-    """Its name."""
+    """Return the name of the disk that holds the data directory, else WAL; None where neither is known."""
     sample = interval.now(sections.disks)
     if sample is None:
         return None

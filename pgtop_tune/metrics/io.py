@@ -1,4 +1,4 @@
-"""Input and output of the server: databases, who reads and writes what, SLRU caches, WAL on its way to the archive."""
+"""Input and output of the server: databases, reads and writes by kind of process, SLRU caches, WAL and its archive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLRU_COUNTED: Final = _counted(SlruCounters, "name", "stats_reset_ms")
 
 
 def database_rates(interval: Interval) -> list[Grown[DatabaseRow]]:
-    """Growth of pg_stat_database, by database, without our own sessions and transactions in ours."""
+    """Return the growth of pg_stat_database by database, without the sessions and transactions of this tool."""
     rows = grown_rows(
         interval,
         sections.databases,
@@ -54,14 +54,14 @@ def _without_ours(grown: Grown[DatabaseRow], interval: Interval) -> Grown[Databa
         connected = max(connected - activity.own_backends, 0)
     by = grown.by
     if by is not None and len(looks) > 1:
-        # The same seconds but for a tick: sums and rows are read one after the other.
+        # Sums and rows are read one after the other, so their windows differ by up to a tick.
         own_per_s = (looks[0].own_transactions - looks[-1].own_transactions) / (looks[0].at_s - looks[-1].at_s)
         by = {**by, "xact_commit": max(by["xact_commit"] - round(max(own_per_s, 0.0) * grown.seconds), 0)}
     return replace(grown, row=replace(grown.row, numbackends=connected), by=by)
 
 
 def slru_rates(interval: Interval) -> list[Grown[SlruCounters]]:
-    """Growth of pg_stat_slru, by cache."""
+    """Return the growth of pg_stat_slru, by cache."""
     return grown_rows(
         interval,
         sections.slru,
@@ -73,7 +73,7 @@ def slru_rates(interval: Interval) -> list[Grown[SlruCounters]]:
 
 
 def io_rates(interval: Interval) -> list[Grown[IoCounters]]:
-    """Growth of pg_stat_io, by backend type, object and context; a row that was not there had counted nothing."""
+    """Return the growth of pg_stat_io by backend type, object and context; a row that is new had counted nothing."""
     recent = readings(interval, sections.io)
     if not recent:
         return []
@@ -87,11 +87,11 @@ def io_rates(interval: Interval) -> list[Grown[IoCounters]]:
 
 
 class IoShare(Struct, frozen=True):
-    """What one kind of process does.
+    """Reads or writes of one kind of process.
 
     Attributes:
         backend_type: "checkpointer", "client backend", …
-        bytes_per_s: Bytes of relations it reads, or writes and extends, per second.
+        bytes_per_s: Bytes of relations that it reads, or writes and extends, per second.
     """
 
     backend_type: str
@@ -99,7 +99,10 @@ class IoShare(Struct, frozen=True):
 
 
 def readers_and_writers(interval: Interval) -> tuple[list[IoShare], list[IoShare]] | None:
-    """Who reads and who writes relations (temporary ones included), most bytes first; None when it is not known."""
+    """Return reads and writes of relations, including temporary ones, by kind of process, most bytes first.
+
+    None when they are not known.
+    """
     rates = io_rates(interval)
     if not rates or all(row.by is None for row in rates):
         return None
@@ -129,7 +132,7 @@ def _backend_fsyncs(interval: Interval) -> float | None:
 
 
 def segment_number(name: str, segment_bytes: int) -> int | None:
-    """Which segment of the WAL a file is, counted from 0/0, whatever its timeline; None for other files."""
+    """Return the number of a WAL segment, counted from 0/0 on any timeline; None for other files."""
     try:
         log, part = int(name[8:16], 16), int(name[16:_SEGMENT_NAME], 16)
     except ValueError:
@@ -151,7 +154,7 @@ def _archive_backlog(interval: Interval) -> float | None:
     last, failed = (
         segment_number(name, segment_bytes) for name in (archiver.last_archived_wal, archiver.last_failed_wal)
     )
-    # The archiver goes on with the oldest until it succeeds.
+    # The archiver retries the oldest segment until it succeeds.
     first = last + 1 if last is not None else failed
     return None if first is None else float(max(wal.lsn_bytes // segment_bytes - first, 0))
 
@@ -177,7 +180,7 @@ def _wal_directory_growth(interval: Interval) -> float | None:
 
 
 def wal_disk_free_bytes(interval: Interval) -> float | None:
-    """What can still be written to the file system of the WAL directory; None when it is not known."""
+    """Return the available bytes of the file system of the WAL directory; None when they are not known."""
     sample = interval.now(sections.file_systems)
     if sample is None:
         return None
@@ -187,7 +190,7 @@ def wal_disk_free_bytes(interval: Interval) -> float | None:
 
 
 def _room_until_recycled(interval: Interval) -> float | None:
-    """Bytes by which the WAL directory may grow before segments are recycled; None when that is not known."""
+    """Return the bytes by which the WAL directory may grow before segments are recycled; None when they are not known."""
     files = interval.now(sections.wal_files)
     limits_mb = [number(interval, name) for name in ("max_wal_size", "wal_keep_size")]
     if files is None or None in limits_mb:

@@ -1,9 +1,9 @@
-"""Where more load stops to bring more throughput.
+"""The knee of a series: the load beyond which throughput does not rise.
 
 Clients: the knee is the fewest clients whose throughput is within 5 % of the highest of all steps, or within the
-uncertainty of the two where that is more. Where these are the fewest of all steps, the knee lies there or below, and
-was not seen. Steps of the same load are one, with their mean. Rates: the highest rate that was still reached, that is, of which at least
-95 % were done. When that is the last step there is no knee: throughput was still rising, or every rate was reached.
+uncertainty of both where that is more. If the first step reaches that, the knee is there or below, and was not seen.
+Steps of the same load count as one, with their mean. Rates: the knee is the highest rate of which at least 95 % were
+done. If that is the last step, there is no knee: throughput was still rising, or every rate was reached.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FEWEST: Final = 3
 
 
 class LoadPoint(Struct, frozen=True):
-    """One step.
+    """One step of a series.
 
     Attributes:
-        load: Clients, or transactions per second asked for.
-        tps: What came out; None when the step failed.
+        load: Clients, or the requested rate in transactions per second.
+        tps: Throughput; None when the step failed.
         error_tps: Half width of its 95 % interval, None when not known.
         p99_ms: Latency; None when not known.
     """
@@ -39,7 +39,7 @@ class LoadPoint(Struct, frozen=True):
 
 
 class Knee(Struct, frozen=True):
-    """Where it is.
+    """Position of the knee.
 
     Attributes:
         load: Clients, or rate; None when no knee was seen.
@@ -51,7 +51,7 @@ class Knee(Struct, frozen=True):
 
 
 def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
-    """The fewest clients that bring (nearly) all there is; points in any order, failed ones are passed over."""
+    """Find the fewest clients with (nearly) the highest throughput; points in any order, failed ones are ignored."""
     steps = _distinct(points)
     if len(steps) < _FEWEST:
         return Knee(
@@ -80,7 +80,7 @@ def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
 
 
 def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
-    """The highest rate that was reached."""
+    """Find the highest rate that was reached."""
     steps = _distinct(points)
     if not steps:
         return Knee(None, "no knee seen: no step succeeded")
@@ -99,7 +99,7 @@ def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
 
 
 def _distinct(points: Sequence[LoadPoint]) -> list[LoadPoint]:
-    """Points that have a throughput, by load; those of the same load as their mean."""
+    """Return points with a throughput, in the order of load; points of the same load as their mean."""
     groups: dict[float, list[LoadPoint]] = {}
     for point in sorted((point for point in points if point.tps is not None), key=lambda point: point.load):
         groups.setdefault(point.load, []).append(point)

@@ -270,6 +270,10 @@ COMMITS_PER_FLUSH = Metric(
 )  # fmt: skip
 
 
+# The WAL device as the sessions see it. One process at a time writes and flushes WAL (WALWriteLock), so the mean number of
+# sessions that do so is the share of the time, and 1 is the maximum. It needs no figure of the device: behind an I/O limit
+# of a control group a disk is idle while flushes wait.
+
 _FLUSH: Final = frozenset({"walsync"})
 _WRITING: Final = frozenset({"walsync", "walwrite", "walinitsync", "walinitwrite"})
 

@@ -1,4 +1,5 @@
-"""The evidence about a run: its frames, from the one before its start to the one after its end, and its facts."""
+"""Evidence about a run (its frames, from the one before its start to the one after its end, and its facts), and the judges
+of `run_validity` that look at the server and its machine during the run."""
 
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ class RunEvidence(Struct, frozen=True, dict=True):
     """One run, ready to be judged.
 
     Attributes:
-        run: As seen last.
-        frames: Oldest first; the first is the last one before the run, where there is one.
-        facts: What frames do not hold. Without (a recording) the rules that need them stay silent.
+        run: The newest reading of the run.
+        frames: Frames, oldest first; the first is the last one before the run, where there is one.
+        facts: Facts that frames do not hold. A recording has none, and the rules that need them raise no doubt.
     """
 
     run: BenchRun
@@ -50,11 +51,9 @@ class RunEvidence(Struct, frozen=True, dict=True):
 
     @cached_property
     def samples(self) -> tuple[BenchSample, ...]:
-        """What pgbench said, oldest first."""
-        readings = (frame.bench for frame in self.frames)
-        return tuple(
-            sample for sample in readings if not isinstance(sample, Unavailable) and sample.run.run == self.run.run
-        )
+        """Readings of pgbench during the run, oldest first."""
+        readings = (frame.bench for frame in self.inside)
+        return tuple(sample for sample in readings if not isinstance(sample, Unavailable))
 
     @cached_property
     def progress(self) -> tuple[BenchProgress, ...]:
@@ -68,25 +67,25 @@ class RunEvidence(Struct, frozen=True, dict=True):
 
     @cached_property
     def steady(self) -> SteadyState:
-        """Of pgbench's progress."""
+        """Steady state of pgbench's throughput."""
         return steady_state([line.tps for line in self.progress])
 
     @cached_property
     def generator(self) -> GeneratorLoad:
-        """Of the whole run."""
+        """Generator load over the whole run."""
         return generator_load(self.interval, self.run, math.inf)
 
     @property
     def seconds(self) -> float:
-        """How long pgbench measured; 0.0 before the first progress line. The last second of a run has no line."""
+        """Seconds for which pgbench measured; 0.0 before the first progress line. A run's last second has no line."""
         if not self.progress:
             return 0.0
-        asked_s = self.run.duration_s if self.run.state is RunState.FINISHED else None
-        return max(self.progress[-1].elapsed_s, float(asked_s or 0))
+        duration_s = self.run.duration_s if self.run.state is RunState.FINISHED else None
+        return max(self.progress[-1].elapsed_s, float(duration_s or 0))
 
     @property
     def transactions(self) -> float:
-        """Done by the client: as the report says, else the sum of the progress lines."""
+        """Transactions of the client from the report, else from the sum of the progress lines."""
         if self.facts.processed is not None:
             return float(self.facts.processed)
         elapsed_s = [0.0, *(line.elapsed_s for line in self.progress)]
@@ -97,14 +96,14 @@ class RunEvidence(Struct, frozen=True, dict=True):
 
     @property
     def skipped(self) -> int:
-        """Scheduled transactions that were not begun: as the report says, else the sum of the progress lines."""
+        """Scheduled transactions that were not begun, from the report, else from the sum of the progress lines."""
         if self.facts.skipped is not None:
             return self.facts.skipped
         return sum(line.skipped or 0 for line in self.progress)
 
     @property
     def tries(self) -> float:
-        """Transactions the client began: done, failed, and begun again after a failure."""
+        """Transactions that the client began: done, failed, and begun again after a failure."""
         retries = sum(line.retries or 0 for line in self.progress)
         return self.transactions + (self.facts.failed or 0) + retries
 
@@ -114,7 +113,7 @@ class RunEvidence(Struct, frozen=True, dict=True):
         return tuple(frame for frame in self.frames if _run_of(frame) == self.run.run)
 
     def readings(self, section: Callable[[Frame], S | Unavailable]) -> list[S]:
-        """Different readings of a section over the run, oldest first; frames without it are passed over."""
+        """Return the different readings of a section over the run, oldest first; frames without it are skipped."""
         readings: list[S] = []
         for frame in self.frames:
             reading = section(frame)
@@ -123,26 +122,24 @@ class RunEvidence(Struct, frozen=True, dict=True):
         return readings
 
     def ends(self, section: Callable[[Frame], S | Unavailable]) -> tuple[S, S] | None:
-        """First and last reading of a section; None with fewer than two."""
+        """Return the first and the last reading of a section; None with fewer than two."""
         readings = self.readings(section)
         return (readings[0], readings[-1]) if len(readings) > 1 else None
 
     def setting(self, name: str) -> str | None:
-        """pg_settings.setting when it was read last; None when not known."""
+        """Return the newest pg_settings.setting of a parameter; None when it is not known."""
         samples = self.readings(sections.parameters)
         parameters = samples[-1].parameters if samples else ()
         return next((parameter.setting for parameter in parameters if parameter.name == name), None)
 
 
 def evidence_of(frames: Sequence[Frame], number: int, facts: RunFacts) -> RunEvidence | None:
-    """The evidence of one run out of the frames of a session.
+    """Return the evidence of one run from the frames of a session; None when no frame shows that run.
 
     Args:
-        frames: Oldest first.
+        frames: Frames, oldest first.
         number: `BenchRun.run`.
-
-    Returns:
-        None when no frame shows that run.
+        facts: Facts that frames do not hold.
     """
     indexes = [index for index, frame in enumerate(frames) if _run_of(frame) == number]
     if not indexes:
@@ -165,23 +162,23 @@ FOREIGN_SESSIONS: Final = 0.1
 FOREIGN_TRANSACTIONS: Final = 0.05
 _FEWEST_FOREIGN_PER_S: Final = 10.0
 _FEWEST_SILENT: Final = 2
-"""Looks: a single one is a busy machine, ours as well as the server's."""
+"""Least number of samples without an answer: a single one may be due to a busy machine."""
 _HALF: Final = 0.5
 _COUNTED_LATE_S: Final = 1.0
-"""A session adds its transactions to the counters once a second at most (pgstat.c, PGSTAT_MIN_INTERVAL)."""
+"""Greatest delay of the counters: a session publishes them once a second (pgstat.c, PGSTAT_MIN_INTERVAL)."""
 WRITES: Final = 0.1
-"""Rows written per transaction from which on a load writes."""
+"""Least rows written per transaction of a load that writes."""
 STEAL: Final = 1.0
 LOGGED_BELOW_MS: Final = 1000.0
 _BACKUP: Final = "BASE BACKUP"
 _NAMED: Final = 3
 _LATE_LOOK_S: Final = 5.0
-"""After a run has begun, a look may still show what was changed right before it."""
+"""Time after the start of a run within which a reading may show a change that was made before it."""
 _OWN_RULE: Final = frozenset({("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")})
 
 
 def server_away(evidence: RunEvidence) -> Doubt | None:
-    """The server restarted or fell silent while pgbench ran."""
+    """Judge whether the server restarted or did not answer while pgbench ran."""
     inside = evidence.inside
     silent = _silent_looks(inside)
     started = {sections.server(frame) for frame in evidence.frames}
@@ -203,7 +200,7 @@ def server_away(evidence: RunEvidence) -> Doubt | None:
 
 
 def _silent_looks(inside: Sequence[Frame]) -> int:
-    """Looks that the server did not answer, without those after a gap of our own: until our connection stands again."""
+    """Count samples without an answer of the server, except those after a gap of ours, while we connect again."""
     silent, reconnecting = 0, 0
     for frame in inside:
         if Interval((frame,)).after_gap:
@@ -218,7 +215,7 @@ def _silent_looks(inside: Sequence[Frame]) -> int:
 
 
 def other_server(evidence: RunEvidence) -> Doubt | None:
-    """The endpoint leads to another server, or far fewer transactions were seen on this one than the client did."""
+    """Judge whether the load ran on another server: the endpoint's, or this one counted far fewer transactions."""
     if evidence.facts.elsewhere:
         return Doubt(
             id="OTHER-SERVER", verdict=RunVerdict.SUSPECT,
@@ -242,17 +239,17 @@ def other_server(evidence: RunEvidence) -> Doubt | None:
 
 
 def _counted_share(evidence: RunEvidence) -> float:
-    """Part of the run that the newest counters tell of: on a busy machine, their last reading may precede its end."""
+    """Return the part of the run that the newest counters cover: on a busy machine their last reading may be early."""
     if not evidence.seconds:
         return 1.0
     newest = evidence.readings(sections.database)[-1]
     at_ms = next(frame.taken_at_ms for frame in evidence.frames if sections.database(frame) == newest)
-    told_s = (at_ms - evidence.run.started_ms) / 1000.0 - _COUNTED_LATE_S
-    return min(max(told_s / evidence.seconds, 0.0), 1.0)
+    covered_s = (at_ms - evidence.run.started_ms) / 1000.0 - _COUNTED_LATE_S
+    return min(max(covered_s / evidence.seconds, 0.0), 1.0)
 
 
 def straddled(evidence: RunEvidence) -> Doubt | None:
-    """A checkpoint was under way when the run began, or when it ended."""
+    """Judge whether a checkpoint was in progress when the run began, or when it ended."""
     ends = evidence.ends(sections.checkpoints)
     begun = None if ends is None else checkpoints_between(*ends)
     if ends is None or begun is None or ends[1].buffers_checkpoint == ends[0].buffers_checkpoint:
@@ -261,22 +258,22 @@ def straddled(evidence: RunEvidence) -> Doubt | None:
     finished = {reading.checkpoint_time_ms for reading in readings[1:]} - {readings[0].checkpoint_time_ms, None}
     before = sum(1 for moment in finished if moment is not None and moment < evidence.run.started_ms)
     if not finished and not sum(begun):
-        # Pages were written and nothing began or ended: one lasted longer than the run.
+        # Pages were written, and no checkpoint began or ended: one lasted longer than the run.
         before = 1
     open_at_end = max(before + sum(begun) - len(finished), 0)
     if not before and not open_at_end:
         return None
-    where = [moment for moment, there in (("when it began", before), ("when it ended", open_at_end)) if there]
+    moments = [moment for moment, count in (("when it began", before), ("when it ended", open_at_end)) if count]
     return Doubt(
         id="CHECKPOINT-STRADDLED", verdict=RunVerdict.SUSPECT,
-        reason=f"a checkpoint was in progress {' and '.join(where)}: the run includes part of its cost",
+        reason=f"a checkpoint was in progress {' and '.join(moments)}: the run includes part of its cost",
         advice="run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)",
         numbers=(("begun_inside", sum(begun)), ("finished_inside", len(finished))),
     )  # fmt: skip
 
 
 def no_checkpoint(evidence: RunEvidence) -> Doubt | None:
-    """A write load without a checkpoint in it."""
+    """Judge whether a writing load ran without a checkpoint."""
     ends, rows = evidence.ends(sections.checkpoints), _rows_written(evidence)
     begun = None if ends is None else checkpoints_between(*ends)
     if begun != (0, 0) or rows is None or rows < WRITES * max(evidence.transactions, 1.0):
@@ -291,7 +288,7 @@ def no_checkpoint(evidence: RunEvidence) -> Doubt | None:
 
 
 def competing(evidence: RunEvidence) -> Doubt | None:
-    """Sessions of others, backups, and transactions the client did not make."""
+    """Judge whether there were other sessions, base backups, and transactions that are not the client's."""
     looks = evidence.readings(sections.activity)[1:]
     reasons, numbers = [], []
     foreign = [_foreign(backend) for look in looks for backend in look.backends if _is_foreign(evidence, backend)]
@@ -318,7 +315,7 @@ def competing(evidence: RunEvidence) -> Doubt | None:
 
 
 def autovacuum(evidence: RunEvidence) -> Doubt | None:
-    """A worker was seen at a table of the load."""
+    """Judge whether autovacuum worked on a table of the load."""
     looks = evidence.readings(sections.activity)[1:]
     tables: Counter[str] = Counter()
     for look in looks:
@@ -340,7 +337,7 @@ def autovacuum(evidence: RunEvidence) -> Doubt | None:
 
 
 def swap(evidence: RunEvidence) -> Doubt | None:
-    """Pages went to or came from swap."""
+    """Judge whether the machine swapped."""
     ends = evidence.ends(sections.memory)
     if ends is None:
         return None
@@ -359,7 +356,7 @@ def swap(evidence: RunEvidence) -> Doubt | None:
 
 
 def steal(evidence: RunEvidence) -> Doubt | None:
-    """The hypervisor ran others."""
+    """Judge whether the hypervisor took CPU time away."""
     ends = evidence.ends(sections.cpu)
     if ends is None:
         return None
@@ -374,7 +371,7 @@ def steal(evidence: RunEvidence) -> Doubt | None:
 
 
 def not_durable(evidence: RunEvidence) -> Doubt | None:
-    """fsync or full_page_writes off at any time of the run."""
+    """Judge whether fsync or full_page_writes was off at any time of the run."""
     in_force = _in_force(evidence)
     off = [name for name in ("fsync", "full_page_writes") if name in in_force]
     if not off:
@@ -388,7 +385,7 @@ def not_durable(evidence: RunEvidence) -> Doubt | None:
 
 
 def parameter_changed(evidence: RunEvidence) -> Doubt | None:
-    """Another value of a parameter at some moment of the run."""
+    """Judge whether a parameter changed during the run."""
     began_s = min(evidence.inside[0].elapsed_s + _LATE_LOOK_S, _reloaded_s(evidence))
     looks = pairwise(evidence.readings(sections.parameters))
     changes = [change for before, now in looks if now.at_s >= began_s for change in changed_values(before, now)]
@@ -408,14 +405,14 @@ def parameter_changed(evidence: RunEvidence) -> Doubt | None:
 
 
 def _reloaded_s(evidence: RunEvidence) -> float:
-    """Return when it was first seen that the server had read its files again within the run; infinity if never."""
+    """Return the time of the first reading after a reload of the configuration within the run; infinity without one."""
     looks = [activity for frame in evidence.inside if not isinstance(activity := sections.activity(frame), Unavailable)]
     reloads = (look.at_s for look in looks if (look.configured_ms or 0) > (looks[0].configured_ms or 0))
     return next(reloads, math.inf)
 
 
 def asynchronous(evidence: RunEvidence) -> Doubt | None:
-    """synchronous_commit off for the whole server at any time of the run."""
+    """Judge whether synchronous_commit was off for the whole server at any time of the run."""
     risk = _in_force(evidence).get("synchronous_commit")
     if risk is None or risk.value != "off":
         return None
@@ -427,7 +424,7 @@ def asynchronous(evidence: RunEvidence) -> Doubt | None:
 
 
 def unsafe(evidence: RunEvidence) -> Doubt | None:
-    """Another value behind the durability fence at any time of the run."""
+    """Judge whether another value behind the durability fence was in force at any time of the run."""
     unsafe_values = {name: risk for name, risk in _in_force(evidence).items() if (name, risk.value) not in _OWN_RULE}
     if not unsafe_values:
         return None
@@ -436,12 +433,12 @@ def unsafe(evidence: RunEvidence) -> Doubt | None:
 
 
 def _in_force(evidence: RunEvidence) -> dict[str, AtRisk]:
-    """Values that can lose data, by name, of every look at the parameters."""
+    """Return values that can lose data, by name, from every reading of the parameters."""
     return {risk.name: risk for look in evidence.readings(sections.parameters) for risk in risks(look.parameters)}
 
 
 def unlogged(evidence: RunEvidence) -> Doubt | None:
-    """Unlogged tables in the dataset."""
+    """Judge whether the dataset has unlogged tables."""
     tables = evidence.facts.unlogged
     if not tables:
         return None
@@ -454,7 +451,7 @@ def unlogged(evidence: RunEvidence) -> Doubt | None:
 
 
 def logging(evidence: RunEvidence) -> Doubt | None:
-    """Statements of the load in the server's log."""
+    """Judge whether the server logged statements of the load."""
     reasons = []
     statement = evidence.setting("log_statement")
     rows = _rows_written(evidence)
@@ -477,7 +474,7 @@ def logging(evidence: RunEvidence) -> Doubt | None:
 
 
 def _is_foreign(evidence: RunEvidence, backend: Backend) -> bool:
-    """Whether a session is none of the load's. Behind a pooler that renames sessions nobody can tell."""
+    """Return whether an active session is not the load's; False behind a pooler that renames sessions."""
     if backend.backend_type != "client backend" or backend.state not in ACTIVE:
         return False
     return backend.application_name != LOAD_APPLICATION and (evidence.facts.direct or _load_is_seen(evidence))
@@ -494,10 +491,10 @@ def _foreign(backend: Backend) -> str:
 
 
 def _foreign_transactions(evidence: RunEvidence) -> float | None:
-    """Transactions per second beyond the client's; None when they are few, or cannot be told.
+    """Return the transactions per second beyond the client's; None when they are few or not known.
 
-    A new connection takes the server one of its own to let the client in (InitPostgres), and with the protocol
-    "prepared" another one, because the first Parse stands alone.
+    A new connection takes one transaction of the server's own (InitPostgres), and with the protocol "prepared" another
+    one for the first Parse.
     """
     on_server = _server_transactions(evidence)
     if (
@@ -515,7 +512,7 @@ def _foreign_transactions(evidence: RunEvidence) -> float | None:
 
 
 def _server_transactions(evidence: RunEvidence) -> float | None:
-    """Transactions that ended on the server from before the run to its end, without ours."""
+    """Return the transactions that ended on the server from before the run to its end, without those of this tool."""
     ends = evidence.ends(sections.database)
     if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
         return None

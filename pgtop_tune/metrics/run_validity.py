@@ -1,7 +1,7 @@
 """Doubts about a result: a table of rules over the frames of a run and its facts.
 
-A rule is a row; its judge gives a `Doubt` with its numbers and what to do, or None. A rule that misses what it needs
-stays silent. Source of the thresholds: pgbench's manual ("Good Practices"), and common sense where it has none.
+A rule is a row; its judge returns a `Doubt` with its numbers and an advice, or None. A rule without its input raises no
+doubt. Source of the thresholds: pgbench's manual ("Good Practices"), and common sense where it has none.
 """
 
 from __future__ import annotations
@@ -25,32 +25,31 @@ from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.model.bench import BenchProgress, BenchRun, RunState
 from pgtop_tune.model.run_result import Doubt, RunVerdict
 
-# How much of a run its transaction log holds, and how far off its percentiles may be for that.
-
-# How far off a percentile may be when only a share of the transactions is in the log: by --sampling-rate, or lost.
+# Error of a percentile when only a share of the transactions is in the log: by --sampling-rate, or because some were lost.
 
 CONFIDENCE: Final = 0.95
 Range = tuple[float | None, float | None]
-"""Lowest and highest value in µs; None where nothing says."""
+"""Lowest and highest value in µs; None where there is no bound."""
 
 _EXACT_TO: Final = 500.0
-"""Rare events expected; up to here their distribution is summed term by term. Beyond it a normal one is off by 1."""
+"""Expected rare events up to which their distribution is summed exactly. A normal distribution is off by 1 beyond it."""
 
 
 def percentile_range(buckets: Buckets, q: float, sampling_rate: float, confidence: float = CONFIDENCE) -> Range:
-    """Between which values the q-th percentile of all transactions is, when only a share of them was logged.
+    """Return the confidence interval of the q-th percentile of all transactions, when only a share of them was logged.
 
-    How many logged values are below the true percentile is binomial, whatever the latencies look like; so the two
-    order statistics at its outer quantiles hold the percentile between them. Source: distribution-free confidence
+    The number of logged values below the true percentile is binomial for any distribution of the latencies. So the two
+    order statistics at its outer quantiles have the percentile between them. Source: distribution-free confidence
     interval of a quantile, Conover, Practical Nonparametric Statistics, 3.2.
 
     Args:
+        buckets: Histogram of the logged transactions.
         q: 0 to 100.
-        sampling_rate: Share that was logged; from 1.0 on only the width of the buckets is left.
+        sampling_rate: Share that was logged; from 1.0 on only the width of the buckets remains.
+        confidence: Confidence level.
 
     Returns:
-        Lowest and highest value in µs. None where too little was logged to say: p99.99 of 10,000 values has no upper
-        end.
+        Lowest and highest value in µs. None where too few were logged: p99.99 of 10,000 values has no upper bound.
     """
     running = list(accumulate(count for _, count in buckets))
     if not running or not running[-1]:
@@ -66,13 +65,14 @@ def percentile_range(buckets: Buckets, q: float, sampling_rate: float, confidenc
 
 
 def incomplete_range(buckets: Buckets, q: float, lost: int) -> Range:
-    """Between which values the q-th percentile of all transactions is, when the log lacks some, whichever those are.
+    """Return the bounds of the q-th percentile of all transactions, when the log lacks some.
 
-    The lost ones may all have been quicker than the percentile, or all slower.
+    All lost transactions may have been quicker than the percentile, or all slower.
 
     Args:
+        buckets: Histogram of the logged transactions.
         q: 0 to 100.
-        lost: How many the log lacks.
+        lost: Number of transactions that the log lacks.
     """
     running = list(accumulate(count for _, count in buckets))
     if not running or not running[-1]:
@@ -82,7 +82,7 @@ def incomplete_range(buckets: Buckets, q: float, lost: int) -> Range:
 
 
 def _between(buckets: Buckets, running: Sequence[int], low: int, high: int) -> Range:
-    """The lower edge of one order statistic, from 1, and the upper of another; None for one that there is not."""
+    """Return the lower edge of one order statistic, counted from 1, and the upper edge of another; None beyond the log."""
     return (
         float(bucket_edges(buckets[bisect_right(running, low - 1)][0])[0]) if low > 0 else None,
         float(bucket_edges(buckets[bisect_right(running, high - 1)][0])[1] - 1) if high <= running[-1] else None,
@@ -90,7 +90,7 @@ def _between(buckets: Buckets, running: Sequence[int], low: int, high: int) -> R
 
 
 def binomial_quantile(tries: int, share: float, tail: float) -> int:
-    """The smallest number of hits with at least `tail` of the distribution at or below it."""
+    """Return the smallest number of hits with at least `tail` of the binomial distribution at or below it."""
     if share > 0.5:
         # Misses are the rare ones. The smallest k with P(hits <= k) >= tail, by P(misses >= tries - k).
         above = 1.0
@@ -108,7 +108,7 @@ def binomial_quantile(tries: int, share: float, tail: float) -> int:
 
 
 def _chances(tries: int, share: float, most: float) -> Iterator[float]:
-    """P(0), P(1), … of a binomial distribution; nothing when more than `most` hits are expected."""
+    """Yield P(0), P(1), … of a binomial distribution; nothing when more than `most` hits are expected."""
     if tries * share > most:
         return
     chance = math.exp(tries * math.log1p(-share))
@@ -126,51 +126,47 @@ def _normal_quantile(tries: int, share: float, tail: float) -> int:
 _LINES_APART_S: Final = 2.5
 _DEVIATIONS: Final = 5.0
 _OF_PROGRESS: Final = 0.01
-"""Progress lines give transactions per second with a digit, and say nothing of a run's last second."""
+"""Relative error of the progress lines, which are rounded and lack a run's last second."""
 
 
 class LoggedPart(Struct, frozen=True):
-    """A part of the transactions.
+    """Part of the transactions of a run that its log holds.
 
     Attributes:
-        logged: Transactions that the percentiles are of.
+        logged: Transactions in the percentiles.
         of: Transactions of the run.
-        lost: Transactions that pgbench should have logged, and that are not in its log.
-        words: Where p99 is, for all of them.
+        lost: Transactions that pgbench should have logged, and that its log lacks.
+        p99_bounds: Bounds of the p99 of all transactions, in words.
     """
 
     logged: int
     of: int
     lost: int
-    words: str
+    p99_bounds: str
 
 
 def logged_part(evidence: RunEvidence) -> LoggedPart | None:
-    """How much the percentiles are of; None where they are of everything, or nothing says how much there was."""
+    """Return the part of the run that its percentiles cover; None where that is everything, or not known."""
     is_reported = evidence.facts.processed is not None
     merged, total = merge(evidence.latencies), round(evidence.transactions)
     if not is_reported and not (evidence.run.complete and merged.logged and _seen_whole(evidence)):
         return None
     rate = min(evidence.run.sampling_rate, 1.0)
     slack = _DEVIATIONS * math.sqrt(total * rate * (1.0 - rate)) if is_reported else _OF_PROGRESS * total
-    # The frames of a long run are not all kept; what was read of its log was counted apart.
+    # Not all frames of a long run are kept; the lines of its log were counted separately.
     in_log = merged.logged if evidence.facts.logged is None else evidence.facts.logged
     lost = round(total * rate) - in_log
     if lost > slack:
-        return LoggedPart(
-            logged=merged.logged, of=total, lost=lost, words=_p99(incomplete_range(merged.buckets, P99.per_cent, lost))
-        )
+        return LoggedPart(merged.logged, total, lost, _p99(incomplete_range(merged.buckets, P99.per_cent, lost)))
     if rate < 1.0 and merged.logged:
-        return LoggedPart(
-            logged=merged.logged, of=total, lost=0, words=_p99(percentile_range(merged.buckets, P99.per_cent, rate))
-        )
+        return LoggedPart(merged.logged, total, 0, _p99(percentile_range(merged.buckets, P99.per_cent, rate)))
     if total * rate - merged.logged > slack:
-        return LoggedPart(logged=merged.logged, of=total, lost=0, words="older ones were dropped")
+        return LoggedPart(merged.logged, total, 0, "older ones were dropped")
     return None
 
 
 def _seen_whole(evidence: RunEvidence) -> bool:
-    """Whether no progress line is missing: a recording may have begun later than the run, or have gaps."""
+    """Return whether no progress line is missing: a recording may have begun later than the run, or have gaps."""
     elapsed_s = [0.0, *(line.elapsed_s for line in evidence.progress)]
     return all(now - before <= _LINES_APART_S for before, now in pairwise(elapsed_s))
 
@@ -184,21 +180,20 @@ def _p99(edges_us: Range) -> str:
     return f"their p99 is at most {high}" if low is None else f"their p99 is between {low} and {high}"
 
 
-# Transactions of a run that failed: how far that speaks against its result.
+# Failed transactions of a run, and how far they speak against its result.
 #
 # Under repeatable read and serializable, and where rows are locked in different orders, a share of the transactions
-# fails by design: that is a property of the load, and named. pgbench leaves these transactions out of tps and
-# latency,
-# so the more of them there are, the less its figures say of what was asked of the server.
+# fails by design: that is a property of the load, and noted. pgbench leaves failed transactions out of tps and latency:
+# the more of them there are, the less its figures describe the load.
 
 NOTED_UP_TO_PERCENT: Final = 1.0
 COUNTS_UP_TO_PERCENT: Final = 10.0
 
 
 def transactions_failed(evidence: RunEvidence) -> Doubt | None:
-    """A note, a suspicion, or an invalid result: above 10 per cent, and for errors of any other kind.
+    """Judge the share of failed transactions: a note, suspect, or invalid above 10 per cent.
 
-    With --continue-on-error, errors of any other kind count by their share as well.
+    Errors other than serialization failures and deadlocks make a result invalid, unless --continue-on-error was given.
     """
     facts = evidence.facts
     failed = facts.failed
@@ -244,8 +239,8 @@ INVALID, SUSPECT, NOTE = RunVerdict.INVALID, RunVerdict.SUSPECT, RunVerdict.NOTE
 SHORT_S: Final = 60.0
 RATE_REACHED: Final = 0.99
 BACKLOG: Final = 0.1
-"""Lag at the end, as a share of the time in which the missing transactions would have been done: all of it in a run
-that cannot keep up, next to nothing where chance made the schedule thin."""
+"""Least lag at the end of a run that could not keep up, as a share of the time that the missing transactions would have
+taken. By chance alone, the random schedule may have fewer transactions, and then there is no lag."""
 MANY_CLIENTS: Final = 64
 QUEUED: Final = 25.0
 LOST_UP_TO_PERCENT: Final = 1.0
@@ -261,9 +256,9 @@ class Rule(Struct, frozen=True):
 
     Attributes:
         id: Of the doubt it raises.
-        says: What the doubt means, one sentence.
-        source: What it is read from, with the threshold.
-        judge: Gives the doubt, or None.
+        says: Meaning of the doubt, one sentence.
+        source: Its source, with the threshold.
+        judge: Returns the doubt, or None.
     """
 
     id: str
@@ -332,10 +327,10 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
     numbers = (("rate_per_s", rate), ("tps", done), *([] if lag_ms is None else [("lag_ms", lag_ms)]))
     if lag_ms is None:
         return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=reason, advice="a lower rate", numbers=numbers)
-    # What is missing is still due at the end, so much later than its schedule, or it never was due.
+    # Missing transactions are either due at the end, late by that much, or never were in the schedule.
     missing_ms = 1000.0 * evidence.seconds * (1.0 - done / rate)
     if lag_ms >= BACKLOG * missing_ms:
-        # One that grows evenly is twice its mean at the end.
+        # A backlog that grows evenly is twice its mean at the end.
         grows = lag_ms >= fmean(line.lag_ms or 0.0 for line in lines)
         reason += f", the last ones {lag_ms:.0f} ms behind their schedule: " + (
             "the backlog grows, and latency reflects the length of the run"
@@ -359,9 +354,9 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
 
 
 def _lag_at_the_end(lines: Sequence[BenchProgress]) -> float | None:
-    """How far behind its schedule the load was; None where it has none.
+    """Return how far the load was behind its schedule at the end; None without a schedule.
 
-    A second in which no transaction ended says 0, and all of it is lag.
+    A second without a transaction reports a lag of 0, but counts as lag.
     """
     at_work = next((line for line in reversed(lines) if line.tps), None)
     if at_work is None:
@@ -447,11 +442,11 @@ def _log_incomplete(evidence: RunEvidence) -> Doubt | None:
     share = 100.0 * log.lost / log.of
     numbers = (("logged", log.logged), ("transactions", log.of), ("lost", log.lost), ("lost_percent", share))
     if not log.lost:
-        reason = f"percentiles and maximum are of {log.logged} of {log.of} transactions: {log.words}"
+        reason = f"percentiles and maximum are of {log.logged} of {log.of} transactions: {log.p99_bounds}"
         return Doubt(id="LOG-INCOMPLETE", verdict=NOTE, reason=reason, advice="", numbers=numbers)
     return Doubt(
         id="LOG-INCOMPLETE", verdict=INVALID if share > LOST_UP_TO_PERCENT else SUSPECT,
-        reason=f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.words}",
+        reason=f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.p99_bounds}",
         advice="free space for the log: in /dev/shm, else in TMPDIR", numbers=numbers,
     )  # fmt: skip
 
@@ -558,11 +553,11 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 ENDINGS: Final = frozenset({"RUN-FAILED", "CONNECTION-ERRORS", "RUN-PARTIAL"})
-"""Rules that need no more than the end of a run."""
+"""Rules that need only the end of a run."""
 
 
 def why_no_reference(state: str, raised: Sequence[Doubt]) -> str:
-    """Return why a run must not stand for its load: not in a baseline, a comparison, the noise store.
+    """Return why a run must not represent its load in a baseline, a comparison or the noise store.
 
     Args:
         state: `RunState`, "finished" also for a run that was asked for until stopped; "" without a load.
@@ -580,9 +575,9 @@ def why_no_reference(state: str, raised: Sequence[Doubt]) -> str:
 
 
 def short_words(message: str) -> str:
-    """The first line of pgbench's or libpq's words, without the name of the program, the address and the severity.
+    """Return the first line of a message of pgbench or libpq, without program name, address and severity.
 
-    Where the server says in which line of a statement it failed, that is added.
+    The server's position in the statement ("LINE 1: …") is added, where there is one.
     """
     first, *more = message.splitlines() or [""]
     where = f" ({more[0]})" if more and _PLACE.match(more[0]) else ""
@@ -590,9 +585,9 @@ def short_words(message: str) -> str:
 
 
 def doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:
-    """Everything that speaks against a result, invalid ones first, else in the order of the table.
+    """Return all doubts about a result, those that make it invalid first, else in the order of the table.
 
-    Of a run that failed before anything was measured only why.
+    A run that failed before it measured has only doubts that make it invalid.
     """
     raised = _judged(RULES, evidence)
     if evidence.run.state is RunState.FAILED and not evidence.progress:
@@ -602,7 +597,7 @@ def doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:
 
 
 def ending_doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:
-    """Return the doubts of a run that was too long to keep its frames: those that its end tells."""
+    """Return the doubts that the end of a run raises, for a run that was too long to keep its frames."""
     return tuple(_judged([rule for rule in RULES if rule.id in ENDINGS], evidence))
 
 

@@ -1,4 +1,4 @@
-"""Numbers of the server: throughput, WAL, checkpoints, buffers, sessions; and the parameters they depend on."""
+"""Numbers of the server: throughput, WAL, checkpoints, buffers, sessions; and values and changes of its parameters."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pgtop_tune.model.postgres import (
     WalCounters,
 )
 
-# Parameters of the server, as numbers and switches that metrics depend on.
+# Parameters of the server, as numbers and switches.
 
 
 def setting(interval: Interval, name: str) -> str | None:
-    """pg_settings.setting, in the server's unit; None when the parameter is not known."""
+    """Return pg_settings.setting, in the server's unit; None when the parameter is not known."""
     sample = interval.now(sections.parameters)
     if sample is None:
         return None
@@ -33,7 +33,7 @@ def setting(interval: Interval, name: str) -> str | None:
 
 
 def number(interval: Interval, name: str) -> float | None:
-    """A numeric parameter in the server's unit."""
+    """Return a numeric parameter in the server's unit; None when it is not known, or no number."""
     value = setting(interval, name)
     try:
         return None if value is None else float(value)
@@ -42,7 +42,7 @@ def number(interval: Interval, name: str) -> float | None:
 
 
 def is_on(interval: Interval, name: str) -> bool | None:
-    """A switch; None when the parameter is not known."""
+    """Return whether a switch is on; None when the parameter is not known."""
     value = setting(interval, name)
     return None if value is None else value == "on"
 
@@ -85,9 +85,9 @@ def _connects(interval: Interval) -> float | None:
 
 
 def same_entries(older: StatementTotals, newer: StatementTotals) -> bool:
-    """Whether sums of pg_stat_statements can be compared: not over a reset, nor where entries were evicted in between.
+    """Return whether sums of pg_stat_statements can be compared: not after a reset, nor after evictions of entries.
 
-    These take their calls and their time with them.
+    Evicted entries take their calls and their time with them.
     """
     return older.stats_reset_ms == newer.stats_reset_ms and older.dealloc == newer.dealloc
 
@@ -128,13 +128,13 @@ def _wal_rate(interval: Interval) -> float | None:
 
 
 class FullPages(Struct, frozen=True):
-    """How much of the WAL is full-page images.
+    """Share of full-page images in the WAL.
 
     Attributes:
-        percent: Of the bytes of WAL.
-        estimated: The server counts images and not their bytes: images × block size, at most 100. Free space within a
-            page is not written, so it is rather too much.
-        compressed: The estimate does not know by how much wal_compression makes images smaller: the least upper bound.
+        percent: Share of the bytes of WAL.
+        estimated: Whether the server counts images and not their bytes: images × block size, at most 100. The estimate
+            is rather high, because free space within a page is not written.
+        compressed: Whether the estimate is only an upper bound, because wal_compression makes images smaller.
     """
 
     percent: float
@@ -143,7 +143,7 @@ class FullPages(Struct, frozen=True):
 
 
 def full_pages(interval: Interval) -> FullPages | None:
-    """Share of full-page images in the bytes of WAL over the last 10 s; None without any WAL."""
+    """Return the share of full-page images in the bytes of WAL over the last 10 s; None without any WAL."""
     recent, server = interval.recent(sections.wal, 10.0, least=2), sections.server(interval.newest)
     if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
         return None
@@ -185,7 +185,7 @@ WRITERS_WINDOW_S: Final = 60.0
 
 
 def buffer_writers(interval: Interval) -> tuple[float, float, float] | None:
-    """Who wrote dirty buffers over the last minute: shares of checkpointer, background writer and backends in per cent.
+    """Return the shares of checkpointer, background writer and backends in the dirty buffers written in the last minute.
 
     Source: buffers_checkpoint, buffers_clean, buffers_backend of pg_stat_bgwriter (to 16); from 17 on
     pg_stat_checkpointer.buffers_written, pg_stat_bgwriter.buffers_clean, and writes of client backends in pg_stat_io.
@@ -209,19 +209,19 @@ def buffer_writers(interval: Interval) -> tuple[float, float, float] | None:
 
 
 def checkpoints_between(older: CheckpointCounters, newer: CheckpointCounters) -> tuple[int, int] | None:
-    """Checkpoints started between two readings: (timed, requested); None across a reset."""
+    """Return the checkpoints that began between two readings: (timed, requested); None across a reset."""
     if older.stats_reset_ms != newer.stats_reset_ms or newer.timed < older.timed or newer.requested < older.requested:
         return None
     return newer.timed - older.timed, newer.requested - older.requested
 
 
 def client_backends(activity: Activity) -> list[Backend]:
-    """Sessions of clients, parallel workers and auxiliary processes left out."""
+    """Return the sessions of clients, without parallel workers and auxiliary processes."""
     return [backend for backend in activity.backends if backend.backend_type == "client backend"]
 
 
 def states(activity: Activity) -> Counter[str]:
-    """Client backends by state; a state we may not see counts as "unknown"."""
+    """Count client backends by state; a hidden state counts as "unknown"."""
     return Counter(backend.state or "unknown" for backend in client_backends(activity))
 
 
@@ -231,7 +231,7 @@ def _counted(interval: Interval) -> Counter[str] | None:
 
 
 class _StateCount:
-    """Counts client backends in some states."""
+    """Number of client backends in some states."""
 
     def __init__(self, states: tuple[str, ...]) -> None:
         self._wanted = states
@@ -322,14 +322,14 @@ METRICS: Final = (
 
 
 _OF_A_TRANSACTION: Final = frozenset({"transaction_read_only", "transaction_isolation", "transaction_deferrable"})
-"""Of one of ours."""
+"""Parameters that only have values of our own transaction."""
 _DERIVED: Final = "internal"
-"""Context of what nobody sets: it follows from others."""
+"""Context of parameters that cannot be set."""
 _SHOWN: Final = 60
 
 
 def parameter_pairs(before: ParameterSample, now: ParameterSample) -> list[tuple[Parameter, Parameter]]:
-    """Each parameter that can be set and that both looks have, before and now."""
+    """Return each settable parameter that both readings have, before and now."""
     earlier = {parameter.name: parameter for parameter in before.parameters}
     return [
         (earlier[parameter.name], parameter)
@@ -339,10 +339,10 @@ def parameter_pairs(before: ParameterSample, now: ParameterSample) -> list[tuple
 
 
 def changed_values(before: ParameterSample, now: ParameterSample) -> list[tuple[Parameter, Parameter]]:
-    """Those of them that have another value."""
+    """Return each settable parameter whose value differs between two readings, before and now."""
     return [(old, new) for old, new in parameter_pairs(before, now) if old.shown != new.shown]
 
 
 def short_value(value: str) -> str:
-    """The beginning of a long value; "''" for an empty one."""
+    """Return the beginning of a long value; "''" for an empty one."""
     return f"{value[: _SHOWN - 1]}…" if len(value) > _SHOWN else value or "''"

@@ -1,8 +1,8 @@
-"""The class of every setting of PostgreSQL 14 to 19, and the values that are not safe: the one table of the fence.
+"""The unsafe values of the settings of PostgreSQL 14 to 19: the one table of the durability fence.
 
 A setting is safe at every value (`metrics/value_risks.SAFE`), or has rows here: a class, a condition on the value, and a
-reason. Each answers one question: kept for good, can this value lose data, run code, lock out, hang, or cut what others
-do? A name that stands in neither, of a newer major or of an extension, is unknown, and asked for.
+reason. Each row answers one question: can this value, if it stays, lose data, run code, lock out, hang, or disturb other
+sessions? A setting in neither, of a newer major or of an extension, is unknown and needs the operator's consent.
 
 Source: PostgreSQL documentation, "Server Configuration" of each major, "Reliability and the Write-Ahead Log",
 "Developer Options", "Additional Supplied Modules"; guc_tables.c.
@@ -46,7 +46,7 @@ def risk_of(name: str, value: str | None, parameter: Parameter | None = None) ->
 
     Args:
         name: Setting, in any case.
-        value: As typed or as pg_settings has it; None resets, which is never fenced.
+        value: Value as typed or in the form of pg_settings; None for a reset, which is never fenced.
         parameter: The row of pg_settings; without it the server's default, unit and value are not known.
     """
     if value is None:
@@ -314,7 +314,7 @@ _TABLE: Final = (
     ),
     *_risks(
         RiskClass.LOCKS_OUT,
-        # The way in.
+        # Logins.
         (
             "port unix_socket_directories unix_socket_group unix_socket_permissions",
             NEW,
@@ -360,7 +360,7 @@ _TABLE: Final = (
             _TRIED,
         ),
         ("allow_alter_system", OFF, "ALTER SYSTEM is refused from then on, also to revert this"),
-        # What is under way is cut.
+        # Running sessions and statements.
         (
             "statement_timeout transaction_timeout idle_session_timeout idle_in_transaction_session_timeout lock_timeout",
             below("1s", "ms", above=0),
@@ -490,7 +490,7 @@ _TABLE: Final = (
             "each change of a transaction is sent or written out by itself",
             _TRIED,
         ),
-        # The disk, the memory or the time is used up.
+        # Disk, memory and time.
         ("archive_command archive_library", when_new(EMPTY), f"WAL is not archived: {_FULL_DISK}"),
         (
             "archive_mode",

@@ -1,4 +1,4 @@
-"""Statements: how often, how long, how much each of them read, wrote, logged and compiled over the last seconds."""
+"""Statements: calls, time, reads, writes, WAL and compilation of each over the last seconds."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _PLANNING: Final = "pg_stat_statements.track_planning"
 
 
 class StatementRate(Struct, frozen=True):
-    """An entry of pg_stat_statements and what it did over the last seconds.
+    """An entry of pg_stat_statements with its rates over the last seconds.
 
     Attributes:
-        grown: Its counters; `by` is None until it was seen twice.
-        text: None where it is not known (yet).
+        grown: Growth of its counters; `by` is None until it was read twice.
+        text: Its text; None where it is not known (yet).
         all_ms_per_s: Milliseconds per second of all top-level statements together.
         block_bytes: Size of a block.
         planning: Whether planning is counted.
@@ -46,7 +46,7 @@ class StatementRate(Struct, frozen=True):
 
     @property
     def counters(self) -> StatementCounters:
-        """As seen last."""
+        """The newest reading of its counters."""
         return self.grown.row
 
     @property
@@ -114,10 +114,10 @@ def _thousandth(value: float | None) -> float | None:
 
 
 def statement_rates(interval: Interval) -> list[StatementRate]:
-    """Every entry of the newest sample with its growth over the last `growth.ROWS_WINDOW_S`, in the sample's order.
+    """Return every entry of the newest sample with its growth over the last `growth.ROWS_WINDOW_S`, in the sample's order.
 
-    Source: Δ of pg_stat_statements between looks at most a few seconds apart, added up. Entries of this program's own
-    statements are left out.
+    Source: sum of Δ of pg_stat_statements between readings that are at most a few seconds apart. Entries of this tool's
+    own statements are left out.
     """
     looks = readings(interval, sections.statement_counters)
     if not looks:
@@ -183,7 +183,7 @@ def _totals(interval: Interval) -> tuple[StatementTotals, StatementTotals] | Non
 
 
 def all_ms_per_s(interval: Interval) -> float | None:
-    """Milliseconds of execution per second of all top-level statements."""
+    """Return the milliseconds of execution per second of all top-level statements."""
     pair = _totals(interval)
     if pair is None or not same_entries(*pair) or pair[1].total_exec_ms < pair[0].total_exec_ms:
         return None

@@ -1,4 +1,4 @@
-"""Risks of values of settings: their classes, and the conditions on values that rows of the table are made of."""
+"""Risks of values of settings: classes, conditions on values, and the settings that are safe at every value."""
 
 from __future__ import annotations
 
@@ -61,18 +61,21 @@ _NAMES: Final = """
     wal_writer_delay wal_writer_flush_after xmlbinary xmloption
 """
 SAFE: Final = frozenset(_NAMES.split())
-"""In lower case. The others are rows of `metrics/setting_risks`, or have their prefix in SAFE_EXTENSIONS."""
+"""Settings of PostgreSQL 14 to 19, and of its contrib modules, that are safe at every value, in lower case.
+
+A value that is only slow, costs disk space for a log, or is refused by the server itself, is safe. The other settings are
+rows of `metrics/setting_risks`, or have their prefix in SAFE_EXTENSIONS."""
 
 _PREFIXES: Final = """
     auto_explain hnsw ivfflat pg_buffercache pg_plan_advice pg_prewarm pg_qualstats pg_stash_advice pg_stat_kcache
     pg_stat_statements pg_trgm pg_wait_sampling
 """
 SAFE_EXTENSIONS: Final = frozenset(_PREFIXES.split())
-"""Prefixes of extensions: no setting of theirs names a program, a file or a library, or cuts what others do."""
+"""Prefixes of extensions without a setting that names a program, a file or a library, or disturbs other sessions."""
 
 
 class RiskClass(StrEnum):
-    """The harm that a value can do, which tuning must not do unasked."""
+    """Harm that a value can do, which tuning must not do without the operator's consent."""
 
     LOSES_ON_CRASH = "loses data on a crash"
     LOSES_AT_ONCE = "loses data at once"
@@ -80,8 +83,6 @@ class RiskClass(StrEnum):
     LOCKS_OUT = "can lock out or hang"
     UNKNOWN = "unknown"
 
-
-LOSSES: Final = frozenset({RiskClass.LOSES_ON_CRASH, RiskClass.LOSES_AT_ONCE})
 
 _VERBS: Final = {
     RiskClass.LOSES_ON_CRASH: "can lose",
@@ -98,9 +99,9 @@ class Condition(Struct, frozen=True):
     """A condition on values of a setting.
 
     Attributes:
-        values: The values, for people: "off", "below 1s".
-        applies: Whether a value is one of them: the value as pg_settings would have it, and the parameter where it is
-            known.
+        values: Description of the values: "off", "below 1s".
+        applies: Returns whether a value is one of them, given the value in the form of pg_settings, and the parameter
+            where it is known.
     """
 
     values: str
@@ -113,11 +114,11 @@ class ValueRisk(Struct, frozen=True, kw_only=True):
     Attributes:
         name: The setting.
         kind: Its class.
-        condition: On the values.
-        reason: One clause: of a loss, what can be lost; of the others, why.
-        tried_with_deadline: Whether a deadline is enough to try it: the value ends by itself, the revert needs nothing
-            that the value takes away, and no consistency is lost meanwhile.
-        announced: Whether the screen warns of it while it is in force; else only a change to it is asked for.
+        condition: Condition on the values.
+        reason: One clause: for a loss, the data that can be lost; for the others, the cause.
+        tried_with_deadline: Whether a deadline makes a trial safe: the value is reverted by itself, the revert needs
+            nothing that the value takes away, and no consistency is lost in between.
+        announced: Whether the screen warns of it while it is in force; else only a change to it needs consent.
     """
 
     name: str
@@ -129,19 +130,19 @@ class ValueRisk(Struct, frozen=True, kw_only=True):
 
     @property
     def values(self) -> str:
-        """The values that it is about, for people."""
+        """Description of the values."""
         return self.condition.values
 
     @property
     def loses_data(self) -> bool:
         """Return whether it is one of the two classes of losses."""
-        return self.kind in LOSSES
+        return self.kind in (RiskClass.LOSES_ON_CRASH, RiskClass.LOSES_AT_ONCE)
 
     def locked(self, *, ends: bool) -> bool:
         """Return whether the operator has to unlock the value by its name.
 
         Args:
-            ends: Whether the value goes by itself: at a deadline unless confirmed, or with the sessions of a load.
+            ends: Whether the value ends by itself: at a deadline unless confirmed, or with the sessions of a load.
         """
         return not (ends and self.tried_with_deadline)
 
@@ -157,12 +158,12 @@ class ValueRisk(Struct, frozen=True, kw_only=True):
 
 
 def one_of(*values: str) -> Condition:
-    """Return the condition of words, in any case and in every spelling of on and off."""
+    """Return the condition that a value is one of some words, in any case and in every spelling of on and off."""
     return Condition(" or ".join(values), lambda value, parameter: _plain(value).lower() in values)
 
 
 def below(limit: str, unit: str = "", *, above: float = float("-inf")) -> Condition:
-    """Return the condition of `above` < value < `limit`, as typed; `above` and `unit` in the unit of pg_settings."""
+    """Return the condition `above` < value < `limit`; `above` is in the unit of pg_settings, which is `unit`."""
     upper = parse(limit, unit, integer=False)
 
     def applies(value: str, parameter: Parameter | None) -> bool:
@@ -173,7 +174,7 @@ def below(limit: str, unit: str = "", *, above: float = float("-inf")) -> Condit
 
 
 def above(limit: str, unit: str = "") -> Condition:
-    """Return the condition of value > `limit`, as typed; `unit` is that of pg_settings."""
+    """Return the condition value > `limit`; `unit` is that of pg_settings."""
     lower = parse(limit, unit, integer=False)
 
     def applies(value: str, parameter: Parameter | None) -> bool:
@@ -184,7 +185,7 @@ def above(limit: str, unit: str = "") -> Condition:
 
 
 def when_new(condition: Condition) -> Condition:
-    """Return a condition for values that are not in force already."""
+    """Return a condition that excludes the value in force."""
     return Condition(
         condition.values,
         lambda value, parameter: condition.applies(value, parameter) and not _in_force(value, parameter),
@@ -192,13 +193,13 @@ def when_new(condition: Condition) -> Condition:
 
 
 def matching(pattern: str, values: str) -> Condition:
-    """Return the condition of a pattern that a value contains, in any case."""
+    """Return the condition that a value contains a pattern, in any case."""
     compiled = re.compile(pattern, re.IGNORECASE)
     return Condition(values, lambda value, parameter: compiled.search(value) is not None)
 
 
 def _plain(value: str) -> str:
-    """Return on or off for what the server takes as such, for enums too (guc_tables.c); other values as they are."""
+    """Return on or off for each spelling that the server accepts, for enums too (guc_tables.c); other values unchanged."""
     try:
         return parse_bool(value)
     except UsageProblem:

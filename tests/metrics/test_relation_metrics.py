@@ -219,7 +219,7 @@ def test_the_horizon_names_everybody_oldest_first() -> None:
         ("standby feedback", "4100", 400),
     ]
     assert found[1].backend == (3_000, EPOCH_MS - 60_000)
-    assert "FOR UPDATE" in found[1].what
+    assert "FOR UPDATE" in found[1].activity
     assert found[2].since_s == 610
     assert all(older.age >= newer.age for older, newer in pairwise(found))
 

@@ -196,7 +196,7 @@ async def test_everybody_who_holds_back_vacuum_is_named(make_server: Callable[..
             kinds = {holder.name: holder.kind for holder in found}
             assert kinds[str(writer.info.backend_pid)] == "idle in transaction"
             assert kinds["left over"] == "prepared"
-            words = {holder.name: holder.what for holder in found}
+            words = {holder.name: holder.activity for holder in found}
             assert words[str(writer.info.backend_pid)] == "INSERT INTO kept VALUES (1)"
             assert horizon.n_open == len(horizon.open) == 2
             other.execute("ROLLBACK PREPARED 'left over'")

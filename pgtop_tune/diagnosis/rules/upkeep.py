@@ -48,7 +48,7 @@ def _horizon(facts: Facts) -> Hit | None:
         ),
         short=f"{oldest.kind} {name(oldest.name)} holds back vacuum for {for_s}",
         evidence=told(
-            ("holder", f"{oldest.kind} {name(oldest.name)} {name(oldest.who)}".strip()),
+            ("holder", f"{oldest.kind} {name(oldest.name)} {name(oldest.owner)}".strip()),
             ("dead rows", f"{count(table.n_dead_tup)} in {name(table.name)}"),
         ),
         next_step="end the holder: CPU per transaction falls after a vacuum",

@@ -103,7 +103,7 @@ def _horizon(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     yield Finding(
         severity=Severity.HIGH if oldest.age >= limits["high"] else Severity.WARNING,
-        says=f"{oldest.kind} {oldest.name} {oldest.who}".rstrip()
+        says=f"{oldest.kind} {oldest.name} {oldest.owner}".rstrip()
         + f" keeps dead rows of the last {count(oldest.age)} transactions from being removed",
         evidence=(Evidence(f"{oldest.age} transactions since its oldest", _SOURCES.get(oldest.kind, _OF_SESSIONS)),),
         fix=_release(oldest, facts.have(needs.HORIZON).prepared),

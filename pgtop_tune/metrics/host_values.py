@@ -341,10 +341,10 @@ def _foreign(
     if pair[1].facts is None or older is None or newer is None:
         return None
     busy = ticks_share(older.total, newer.total, busy_ticks)
-    own = interval.kept(_cpu_between, pair[0].section, pair[1].section, pair[1].facts, whose=window_s)
-    if busy is None or not own.cpus or own.unseen:
+    between = interval.kept(_cpu_between, pair[0].section, pair[1].section, pair[1].facts, whose=window_s)
+    if busy is None or not between.cpus or between.unseen:
         return None
-    return max(busy - (sum(own.shares.values()) + own.ended) / own.cpus, 0.0)
+    return max(busy - (sum(between.shares.values()) + between.ended) / between.cpus, 0.0)
 
 
 def _cpu_at(interval: Interval, at_s: float) -> CpuSample | None:

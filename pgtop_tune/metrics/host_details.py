@@ -1,5 +1,4 @@
-"""Numbers of the machine beyond the dashboard: interfaces, file systems, NUMA nodes, the control group, kinds of CPU
-time, interrupts, frequency, huge pages, run queues; and the figures that charts keep."""
+"""Numbers of the machine beyond the dashboard: network, file systems, NUMA nodes, control group, kinds of CPU time."""
 
 from __future__ import annotations
 

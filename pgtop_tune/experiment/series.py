@@ -19,8 +19,7 @@ from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates
 from pgtop_tune.metrics.load import P99
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.model.run_json import as_json, plain
-from pgtop_tune.model.run_result import RunResult, ScriptFile
+from pgtop_tune.model.run_result import RunResult, ScriptFile, as_json, plain
 
 # A list of clients or rates that a load goes through, one run after the other.
 

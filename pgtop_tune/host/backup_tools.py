@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.secret import without_secrets
-from pgtop_tune.model.backups import BackupCatalogue, BackupTools, ToolBackup
+from pgtop_tune.model.machine import BackupCatalogue, BackupTools, ToolBackup
 from pgtop_tune.process.guarded_program import start_guarded_async
 from pgtop_tune.process.mount_namespace import stat_of
 

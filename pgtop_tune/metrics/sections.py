@@ -57,8 +57,7 @@ from pgtop_tune.model.relations import (
 from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.setup import MachineSetup, Measured
 from pgtop_tune.model.statements import StatementSample, StatementTexts
-from pgtop_tune.model.tail import TailSample
-from pgtop_tune.model.waits import LockCounters, LockCounterSample, LockSample, WaitSample
+from pgtop_tune.model.waits import LockCounters, LockCounterSample, LockSample, TailSample, WaitSample
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Reading)

@@ -45,7 +45,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import P99, logged_seconds, running
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.waits import LONG_WINDOW_S, label_of
-from pgtop_tune.model.tail import TailRow, TailSample, class_edge_ms, length_class
+from pgtop_tune.model.waits import TailRow, TailSample, class_edge_ms, length_class
 
 V = TypeVar("V", bound=Hashable)
 TAIL_WINDOW_S: Final = LONG_WINDOW_S

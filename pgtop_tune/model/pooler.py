@@ -6,12 +6,37 @@ admin database, 1.2 and 1.3). A column that a version does not have is None.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.recorded_as import KeyedBy
+
+CONSOLE_DATABASE: Final = "pgbouncer"
+"""The database by which PgBouncer knows that its console is meant; PgCat takes this name and its own."""
+
+
+class PoolerAddress(Struct, frozen=True):
+    """A console and how to reach it.
+
+    Attributes:
+        name: As the operator calls it.
+        described: user@host:port/database, without secrets.
+        host, port: The first of its places.
+        keywords: libpq's keywords, none of them secret.
+        secrets: Secret keywords.
+    """
+
+    name: str
+    described: str
+    host: str
+    port: int
+    keywords: Mapping[str, str]
+    secrets: Mapping[str, Secret]
+
 
 PGBOUNCER: Final = "PgBouncer"
 PGCAT: Final = "PgCat"

@@ -13,8 +13,15 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
-from pgtop_tune.model.pooler import PGCAT, ConsoleSample, Pool, PooledDatabase, PoolerCounters, PoolerSettings
-from pgtop_tune.pooler.address import PoolerAddress
+from pgtop_tune.model.pooler import (
+    PGCAT,
+    ConsoleSample,
+    Pool,
+    PooledDatabase,
+    PoolerAddress,
+    PoolerCounters,
+    PoolerSettings,
+)
 
 # From the rows of an admin console to the model: by the names of columns, never by their places.
 #

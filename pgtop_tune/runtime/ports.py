@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
+    from pgtop_tune.model.backend_action import (
+        BackendAct,
+        BackendKey,
+        BackendResult,
+        PlanRisk,
+        QueryPlan,
+        StatementToPlan,
+    )
     from pgtop_tune.model.events import Event
-    from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.model.frame import Frame
 
 

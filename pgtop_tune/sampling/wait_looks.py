@@ -15,8 +15,17 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.tail import Blocker, OldTransaction, TailRow, TailSample, class_edge_ms, length_class
-from pgtop_tune.model.waits import PROFILE_SOURCE, WaitLook, WaitSample
+from pgtop_tune.model.waits import (
+    PROFILE_SOURCE,
+    Blocker,
+    OldTransaction,
+    TailRow,
+    TailSample,
+    WaitLook,
+    WaitSample,
+    class_edge_ms,
+    length_class,
+)
 from pgtop_tune.sampling.running_counts import WaitCounts
 
 # Follows old transactions from look to look and adds up, when they have ended, what they waited for.

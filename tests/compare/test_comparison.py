@@ -30,7 +30,7 @@ from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import DiskSample, HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity
-from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.run_result import as_json
 from pgtop_tune.model.waits import WaitCount, WaitSample
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.machine_frames import processes

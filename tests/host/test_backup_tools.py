@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host import backup_tools as tools
 from pgtop_tune.host.backup_tools import barman, pgbackrest, walg
-from pgtop_tune.model.backups import BackupCatalogue, BackupTools, ToolBackup
+from pgtop_tune.model.machine import BackupCatalogue, BackupTools, ToolBackup
 from tests.support.open_path import open_to_all
 from tests.support.servers import conninfo
 

@@ -22,7 +22,7 @@ from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
-from pgtop_tune.model.tail import TailSample
+from pgtop_tune.model.waits import TailSample
 from pgtop_tune.runtime.frame_window import FrameWindow
 from tests.support.frames import EPOCH_MS, facts, frame
 

@@ -16,7 +16,7 @@ from pgtop_tune.compare.sides.fingerprint import CONTRACTS
 from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import Effect
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 
 FORMAT: Final = "pgtop-tune-comparison/1"
 

@@ -122,7 +122,7 @@ class _ServerRecord(Struct, frozen=True):
 
 
 class RunRecord(Struct, frozen=True):
-    """A `model.run_result.RunResult` as its record has it (`model.run_json`); older ones lack some of it."""
+    """A `model.run_result.RunResult` as its record has it (`run_result.as_json`); older ones lack some of it."""
 
     endpoint: str = ""
     configuration: str = ""

@@ -24,12 +24,11 @@ from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSa
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.readers.sessions import converted, needs_server
-from pgtop_tune.postgres.server.capabilities import Capabilities
+from pgtop_tune.postgres.server.capabilities import PREDEFINED, Capabilities
 from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection, Rows
 from pgtop_tune.postgres.server.encodings import NOT_CONVERTED, decoder
 from pgtop_tune.postgres.server.failures import sqlstate_of
-from pgtop_tune.postgres.server.powerful import PREDEFINED
 
 # Texts of pg_stat_statements: each fetched once, and from elsewhere where the server has none.
 #

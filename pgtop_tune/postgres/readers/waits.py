@@ -12,8 +12,7 @@ from struct import Struct, unpack_from
 from typing import Any, Final
 
 from pgtop_tune.base.sql_quoting import quoted
-from pgtop_tune.model.tail import Blocker, OldTransaction
-from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, TURN, WaitCount, WaitLook
+from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, TURN, Blocker, OldTransaction, WaitCount, WaitLook
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.readers.sessions import shown_query

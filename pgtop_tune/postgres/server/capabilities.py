@@ -155,3 +155,16 @@ def too_old(version_num: int) -> str:
     """A sentence when the server is older than we can read; "" otherwise."""
     major = version_num // 10_000
     return f"PostgreSQL {major} is older than {OLDEST_MAJOR}" if major < OLDEST_MAJOR else ""
+
+
+PREDEFINED: Final[Mapping[str, str]] = {
+    "pg_execute_server_program": "run programs on the server's machine",
+    "pg_write_server_files": "overwrite files of the server's machine",
+    "pg_read_server_files": "read files of the server's machine",
+    "pg_read_all_data": "read all tables",
+    "pg_write_all_data": "write all tables",
+    "pg_maintain": "lock, cluster and refresh all tables",
+    "pg_signal_backend": "end other sessions",
+    "pg_create_subscription": "connect from the server to other servers",
+}
+"""Each with what foreign code would do with it."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
@@ -205,3 +207,37 @@ async def _behind_pooler(raw: Any, own: OwnSessions) -> bool:
         # The function is closed: a session that reads this view holds a lock on it.
         locked = "SELECT FROM pg_catalog.pg_locks WHERE relation = 'pg_catalog.pg_locks'::regclass AND pid ="
         return not await raw.fetchval(marked(f"SELECT EXISTS ({locked} {server_pid:d})"))
+
+
+_TIMEOUT_S: Final = 3.0
+
+
+def refused_with(conninfo: ConnInfo) -> str:
+    """The same as `refusal`, for who has no event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, refusal(conninfo)).result()
+
+
+async def refusal(conninfo: ConnInfo) -> str:
+    """The sqlstate of a server that refuses us; "" where it does not answer, lets us in now, or may not be asked."""
+    if beyond_asyncpg(conninfo):
+        return ""
+    found = ""
+    for arguments in conninfo.as_asyncpg():
+        try:
+            connection = await pinned_first(partial(_connected_within, arguments))
+        except asyncpg.PostgresError as error:
+            found = sqlstate_of(error)
+        except CLIENT_ERRORS:
+            continue
+        except ValueError:
+            continue
+        else:
+            connection.terminate()
+            return ""
+    return found
+
+
+async def _connected_within(arguments: Mapping[str, Any], settings: Mapping[str, str]) -> Any:
+    given = arguments.get("server_settings", {})
+    return await asyncpg.connect(**{**arguments, "timeout": _TIMEOUT_S, "server_settings": {**given, **settings}})

@@ -18,8 +18,17 @@ from psycopg.rows import dict_row
 from pgtop_tune.base.errors import ConnectionProblem, ServerProblem, UsageProblem
 from pgtop_tune.base.secret import MASK
 from pgtop_tune.base.sql_quoting import quoted
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
-from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
+from pgtop_tune.model.backend_action import (
+    BackendAct,
+    BackendKey,
+    BackendOutcome,
+    BackendResult,
+    PlanRisk,
+    PlanShape,
+    QueryPlan,
+    StatementToPlan,
+)
+from pgtop_tune.postgres.server.connecting import refusal
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.server.failures import (
     libpq_problem,
@@ -30,9 +39,8 @@ from pgtop_tune.postgres.server.failures import (
 )
 from pgtop_tune.postgres.server.libpq import connect_async
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
-from pgtop_tune.postgres.server.refusal import refusal
 from pgtop_tune.postgres.server.search_path import pin
-from pgtop_tune.postgres.statements.backend_statement import signal_statement
+from pgtop_tune.postgres.statements.backend_control import signal_statement
 from pgtop_tune.postgres.statements.explain import (
     SeenStatement,
     explainable,

@@ -7,13 +7,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
-from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
+from pgtop_tune.model.backend_action import (
+    BackendAct,
+    BackendKey,
+    BackendResult,
+    PlanRisk,
+    PlanShape,
+    QueryPlan,
+    StatementToPlan,
+)
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.postgres.statements.backend_statement import signal_statement
+
+_FUNCTIONS: Final = {BackendAct.CANCEL: "pg_cancel_backend", BackendAct.TERMINATE: "pg_terminate_backend"}
+
+
+def signal_statement(act: BackendAct, backend: BackendKey) -> str:
+    """The one statement that finds the session by pid and start and signals it; no row when it is another by now."""
+    pid, started_ms = backend
+    started = "NULL" if started_ms is None else f"{started_ms:d}"
+    return (
+        f"SELECT {_FUNCTIONS[act]}(pid) AS sent FROM pg_stat_activity"
+        f" WHERE pid = {pid:d} AND (date_part('epoch', backend_start) * 1000)::bigint = {started}"
+    )
+
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.statements.backend_acts import BackendActs

@@ -21,13 +21,45 @@ from psycopg.rows import dict_row
 
 from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.base.secret import MASK
-from pgtop_tune.model.backend_action import BackendKey, PlanRisk, QueryPlan
+from pgtop_tune.model.backend_action import BackendKey, PlanRisk, PlanShape, QueryPlan
 from pgtop_tune.model.postgres import HIDDEN_QUERY
-from pgtop_tune.model.statement_plan import PlanShape
 from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.readers.sessions import QUERY_CHARACTERS, shown_query
+from pgtop_tune.postgres.server.capabilities import PREDEFINED
 from pgtop_tune.postgres.server.own_sessions import marked
-from pgtop_tune.postgres.server.role_powers import powers
+
+SUPERUSER: Final = "SUPERUSER"
+ATTRIBUTES: Final = ("CREATEROLE", "REPLICATION", "BYPASSRLS")
+"""Making and altering roles; copying all data and keeping WAL; reading what row security hides."""
+
+Connection = psycopg.AsyncConnection[dict[str, Any]]
+
+
+async def powers(connection: Connection, role: str) -> tuple[str, ...]:
+    """The rights of a role that foreign code should not have, in words; () for an ordinary role.
+
+    Args:
+        connection: To the server.
+        role: A role of it.
+    """
+    text = queries.sql("role_powers", connection.info.server_version // 10_000)
+    cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
+    rows = await (await cursor.execute(marked(text).encode(), (role, list(PREDEFINED)))).fetchall()
+    found = []
+    for row in rows:
+        name = row["name"]
+        if row[SUPERUSER]:
+            # A superuser is a member of every role: naming more says nothing.
+            return ("a superuser" if name == role else f"a member of {name}, a superuser",)
+        attributes = [attribute for attribute in ATTRIBUTES if row[attribute]]
+        if name == role:
+            found += attributes
+        elif attributes:
+            found.append(f"a member of {name} ({', '.join(attributes)})")
+        else:
+            found.append(f"a member of {name}")
+    return tuple(found)
+
 
 # The shape of a plan: nodes, indexes and the order of joins, without costs and conditions. Pure.
 
@@ -190,8 +222,6 @@ def _after_comment(text: str, at: int) -> int:
 _GENERIC_SINCE: Final = 16
 _LONGEST_CHARACTER: Final = 4
 """Bytes: the server cuts a text before the character that would not fit."""
-
-Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 
 class SeenStatement(Struct, frozen=True):

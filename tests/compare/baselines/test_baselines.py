@@ -19,8 +19,7 @@ from pgtop_tune.compare.sides.opening import open_material
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample, RunState
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import HousekeepingStep, RunResult
+from pgtop_tune.model.run_result import HousekeepingStep, RunResult, as_json
 from tests.support.results import result
 from tests.support.run_frames import FACTS
 from tests.support.sides import frames, on_machine, recorded, side, with_parameter

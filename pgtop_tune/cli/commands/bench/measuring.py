@@ -57,8 +57,7 @@ from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LoadSpec, ScriptChoice
-from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict
+from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 

@@ -62,7 +62,7 @@ NOT_YET: Final = Unavailable(Reason.NOT_YET)
 _PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 
 
-def grant(what: str, role: str) -> str:
+def grant(privilege: str, role: str) -> str:
     """`GRANT what TO role`, ready to be run: a role whose name wants quotes gets them."""
     name = role if _PLAIN_NAME.fullmatch(role) else quoted(role)
-    return f"GRANT {what} TO {name}"
+    return f"GRANT {privilege} TO {name}"

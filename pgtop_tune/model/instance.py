@@ -66,7 +66,7 @@ class ServerPlace(Struct, frozen=True, gc=False):
 
     def was_at(self, endpoints: Collection[str]) -> bool:
         """Whether it is, or once was, at one of some endpoints."""
-        return any(each in endpoints for each in (self.endpoint, *self.earlier))
+        return any(endpoint in endpoints for endpoint in (self.endpoint, *self.earlier))
 
 
 class AnsweringServer(Struct, frozen=True, gc=False):
@@ -120,83 +120,83 @@ class Instance(Struct, frozen=True, gc=False):
     machine: str = ""
 
 
-def kin(known: Instance, now: Instance) -> Kin:
+def kin(earlier: Instance, now: Instance) -> Kin:
     """Whether the server that answers now is the one that was seen before. Pure; rules in order, the first that fits.
 
     Endpoints are none of the evidence: one postmaster has many, and a name can lead to another server tomorrow.
     """
-    return next((kin for kin, fits in _RULES if fits(known, now)), Kin.PERHAPS)
+    return next((kin for kin, fits in _RULES if fits(earlier, now)), Kin.PERHAPS)
 
 
-def joined(known: Instance | None, now: Instance) -> Instance:
+def joined(earlier: Instance | None, now: Instance) -> Instance:
     """What is known of an instance after it was seen again, perhaps by a role that may see less."""
-    if known is None:
+    if earlier is None:
         return now
     return Instance(
-        system_identifier=now.system_identifier or known.system_identifier,
+        system_identifier=now.system_identifier or earlier.system_identifier,
         started_us=now.started_us,
         in_recovery=now.in_recovery,
         timeline=now.timeline,
-        data_directory=now.data_directory or known.data_directory,
-        written_s=known.written_s if now.written_s is None else now.written_s,
-        put_there_s=known.put_there_s if now.put_there_s is None else now.put_there_s,
-        altered_s=known.altered_s if now.altered_s is None else now.altered_s,
-        machine=now.machine or known.machine,
+        data_directory=now.data_directory or earlier.data_directory,
+        written_s=earlier.written_s if now.written_s is None else now.written_s,
+        put_there_s=earlier.put_there_s if now.put_there_s is None else now.put_there_s,
+        altered_s=earlier.altered_s if now.altered_s is None else now.altered_s,
+        machine=now.machine or earlier.machine,
     )
 
 
-def _differ(one: object, other: object) -> bool:
+def _differ(one: object, second: object) -> bool:
     """Whether both are known, and not the same."""
-    return one not in ("", None) and other not in ("", None) and one != other
+    return one not in ("", None) and second not in ("", None) and one != second
 
 
-def _of_another_cluster(known: Instance, now: Instance) -> bool:
-    return _differ(known.system_identifier, now.system_identifier)
+def _of_another_cluster(earlier: Instance, now: Instance) -> bool:
+    return _differ(earlier.system_identifier, now.system_identifier)
 
 
-def _one_postmaster(known: Instance, now: Instance) -> bool:
-    return known.started_us == now.started_us
+def _one_postmaster(earlier: Instance, now: Instance) -> bool:
+    return earlier.started_us == now.started_us
 
 
-def _ran_beside_it(known: Instance, now: Instance) -> bool:
+def _ran_beside_it(earlier: Instance, now: Instance) -> bool:
     """It was started before that one, and still runs."""
-    return now.started_us < known.started_us
+    return now.started_us < earlier.started_us
 
 
-def _elsewhere(known: Instance, now: Instance) -> bool:
-    return _differ(known.data_directory, now.data_directory) or _differ(known.written_s, now.written_s)
+def _elsewhere(earlier: Instance, now: Instance) -> bool:
+    return _differ(earlier.data_directory, now.data_directory) or _differ(earlier.written_s, now.written_s)
 
 
-def _altered_before(known: Instance, now: Instance) -> bool:
+def _altered_before(earlier: Instance, now: Instance) -> bool:
     """What that one has written into postgresql.auto.conf is not in this file."""
-    return known.altered_s is not None and now.altered_s is not None and now.altered_s < known.altered_s
+    return earlier.altered_s is not None and now.altered_s is not None and now.altered_s < earlier.altered_s
 
 
-def _same_files(known: Instance, now: Instance) -> bool:
+def _same_files(earlier: Instance, now: Instance) -> bool:
     return (
-        known.put_there_s is not None
-        and known.put_there_s == now.put_there_s
-        and known.machine != ""
-        and known.machine == now.machine
+        earlier.put_there_s is not None
+        and earlier.put_there_s == now.put_there_s
+        and earlier.machine != ""
+        and earlier.machine == now.machine
     )
 
 
-def _copied_to_another_machine(known: Instance, now: Instance) -> bool:
-    return _differ(known.machine, now.machine) and _differ(known.put_there_s, now.put_there_s)
+def _copied_to_another_machine(earlier: Instance, now: Instance) -> bool:
+    return _differ(earlier.machine, now.machine) and _differ(earlier.put_there_s, now.put_there_s)
 
 
-def _standby_of_it(known: Instance, now: Instance) -> bool:
-    return now.in_recovery and not known.in_recovery
+def _standby_of_it(earlier: Instance, now: Instance) -> bool:
+    return now.in_recovery and not earlier.in_recovery
 
 
-def _primary_of_it(known: Instance, now: Instance) -> bool:
+def _primary_of_it(earlier: Instance, now: Instance) -> bool:
     """A standby that is promoted begins another timeline."""
-    return known.in_recovery and not now.in_recovery and known.timeline != "" and known.timeline == now.timeline
+    return earlier.in_recovery and not now.in_recovery and earlier.timeline != "" and earlier.timeline == now.timeline
 
 
-def _promoted_instead_of_it(known: Instance, now: Instance) -> bool:
+def _promoted_instead_of_it(earlier: Instance, now: Instance) -> bool:
     """A primary changes its timeline only by having been a standby in between; a standby follows its primary's."""
-    return not known.in_recovery and _differ(known.timeline, now.timeline)
+    return not earlier.in_recovery and _differ(earlier.timeline, now.timeline)
 
 
 _RULES: tuple[tuple[Kin, Callable[[Instance, Instance], bool]], ...] = (

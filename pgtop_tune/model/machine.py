@@ -307,7 +307,7 @@ class MachineDetails(Struct, frozen=True, gc=False):
 
     def live(self, name: str) -> str | Unavailable | None:
         """A setting now, as "vm.swappiness"; None where it is not among them."""
-        return next((each.live for each in self.settings if each.name == name), None)
+        return next((setting.live for setting in self.settings if setting.name == name), None)
 
 
 class DiskKind(StrEnum):

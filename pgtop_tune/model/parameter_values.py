@@ -125,10 +125,10 @@ def _converted(number: float, typed: str, unit: str, text: str) -> float:
         raise UsageProblem(f"{text!r}: {typed} is not a unit of this parameter", _example(unit))
     value = number * names[typed] / base
     order = list(names)
-    place = order.index(typed)
-    if place == 0:
+    index = order.index(typed)
+    if index == 0:
         return value
-    smaller = names[order[place - 1]] / base
+    smaller = names[order[index - 1]] / base
     return round(value / smaller) * smaller
 
 

@@ -252,8 +252,8 @@ class ServerTimes(Struct, frozen=True, gc=False):
 
     def of(self, script: str, text: str) -> StatementTimes | None:
         """One of them, where the server timed it."""
-        found = (row for row in self.rows if (row.script, row.text) == (script, text) and row.calls)
-        return next(found, None)
+        matching = (row for row in self.rows if (row.script, row.text) == (script, text) and row.calls)
+        return next(matching, None)
 
 
 class RunResult(Struct, frozen=True, gc=False):
@@ -324,7 +324,11 @@ class RunResult(Struct, frozen=True, gc=False):
         done = [] if self.report is None else [script.processed or 0 for script in self.report.scripts]
         if len(done) != len(counts) or not sum(done):
             done = [script.weight for script in self.scripts]
-        return self.tps * math.fsum((each or 0) * times for each, times in zip(counts, done, strict=True)) / sum(done)
+        return (
+            self.tps
+            * math.fsum((statements or 0) * times for statements, times in zip(counts, done, strict=True))
+            / sum(done)
+        )
 
     @property
     def counted(self) -> tuple[tuple[int, str], ...]:
@@ -383,15 +387,15 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "command": plain(result.command),
         "qps": result.qps,
     }
-    rest = plain(result)
+    remaining = plain(result)
     for name in ("latencies", "doubts", "by_second", "by_script"):
-        del rest[name]
-    if rest["report"] is not None:
+        del remaining[name]
+    if remaining["report"] is not None:
         # Its text is in stdout.
-        del rest["report"]["raw"]
-    rest["by_second"] = {row.part: _percentiles(row.latencies) for row in result.by_second}
-    rest["by_script"] = [{"script": row.part} | _percentiles(row.latencies) for row in result.by_script]
-    return first | {name: value for name, value in rest.items() if name not in first}
+        del remaining["report"]["raw"]
+    remaining["by_second"] = {row.part: _percentiles(row.latencies) for row in result.by_second}
+    remaining["by_script"] = [{"script": row.part} | _percentiles(row.latencies) for row in result.by_script]
+    return first | {name: value for name, value in remaining.items() if name not in first}
 
 
 def _percentiles(latencies: LatencySummary) -> dict[str, Any]:
@@ -414,10 +418,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        pair = [plain(each) for each in value]
-        if len(value) == 2 and all(isinstance(each, str) for each in value):
+        pair = [plain(element) for element in value]
+        if len(value) == 2 and all(isinstance(element, str) for element in value):
             # A variable of a script, or a setting: its name tells whether its value is a secret.
             named = f"{value[0]}={value[1]}"
             return pair if without_secrets(named) == named else [pair[0], MASK]

@@ -48,13 +48,13 @@ class Repeated(Struct, frozen=True):
 
 
 async def measure_commits(
-    conninfo: ConnInfo, own: OwnSessions, sessions: int, seconds: float, synchronous_commit: str
+    conninfo: ConnInfo, our_sessions: OwnSessions, sessions: int, seconds: float, synchronous_commit: str
 ) -> Repeated:
     """Commits of so many sessions at the same time.
 
     Args:
         conninfo: The server.
-        own: Our sessions.
+        our_sessions: Our sessions.
         sessions: How many.
         seconds: How long.
         synchronous_commit: Of each commit, whatever our role or database has for its own.
@@ -63,20 +63,24 @@ async def measure_commits(
         ConnectionProblem: The server does not let as many in.
         ServerProblem: It refuses: a standby, a read-only transaction, a role without the right.
     """
-    return await _measured(conninfo, own, marked(_COMMIT.format(literal(synchronous_commit))), sessions, seconds)
+    return await _measured(
+        conninfo, our_sessions, marked(_COMMIT.format(literal(synchronous_commit))), sessions, seconds
+    )
 
 
-async def measure_round_trips(conninfo: ConnInfo, own: OwnSessions, seconds: float) -> Repeated:
+async def measure_round_trips(conninfo: ConnInfo, our_sessions: OwnSessions, seconds: float) -> Repeated:
     """Statements that do nothing. Raises as `measure_commits`."""
-    return await _measured(conninfo, own, _NOTHING, 1, seconds)
+    return await _measured(conninfo, our_sessions, _NOTHING, 1, seconds)
 
 
-async def _measured(conninfo: ConnInfo, own: OwnSessions, statement: str, sessions: int, seconds: float) -> Repeated:
+async def _measured(
+    conninfo: ConnInfo, our_sessions: OwnSessions, statement: str, sessions: int, seconds: float
+) -> Repeated:
     sql_sessions: list[PsycopgSession] = []
     try:
         for _ in range(sessions):
-            sql_sessions.append(await open_sql_session(conninfo, own))
-        taken: list[float] = []
+            sql_sessions.append(await open_sql_session(conninfo, our_sessions))
+        durations_s: list[float] = []
         rates: list[float] = []
         for _ in range(PASSES):
             began = time.perf_counter()
@@ -89,20 +93,20 @@ async def _measured(conninfo: ConnInfo, own: OwnSessions, statement: str, sessio
                 for one in some
             ]
             rates.append(len(each_s) / (time.perf_counter() - began))
-            taken += each_s
+            durations_s += each_s
     finally:
         for sql_session in sql_sessions:
             await sql_session.aclose()
-    return Repeated(sessions=sessions, count=len(taken), median_ms=1000 * median(taken), rates=tuple(rates))
+    return Repeated(sessions=sessions, count=len(durations_s), median_ms=1000 * median(durations_s), rates=tuple(rates))
 
 
 async def _again(sql_session: PsycopgSession, statement: str, until: float) -> list[float]:
     """Seconds of each; at least one."""
-    taken: list[float] = []
+    durations_s: list[float] = []
     before = time.perf_counter()
-    while not taken or before < until:
+    while not durations_s or before < until:
         await sql_session.execute(statement)
         now = time.perf_counter()
-        taken.append(now - before)
+        durations_s.append(now - before)
         before = now
-    return taken
+    return durations_s

@@ -75,9 +75,9 @@ def log_entries(file: str, content: bytes, language: LogLanguage = ENGLISH) -> L
         content: Any bytes.
         language: Of the server's messages.
     """
-    whole = content.rfind(b"\n") + 1
+    complete_bytes = content.rfind(b"\n") + 1
     suffix = file.rpartition(".")[2]
-    raw = list(_FORMATS.get(suffix, _from_stderr)(content[:whole], language))
+    raw = list(_FORMATS.get(suffix, _from_stderr)(content[:complete_bytes], language))
     entries: list[LogEntry] = []
     left_out = 0
     is_open = False
@@ -97,8 +97,8 @@ def log_entries(file: str, content: bytes, language: LogLanguage = ENGLISH) -> L
             else:
                 left_out += 1
     severities = {entry.severity for entry in raw}
-    is_foreign = _WITHOUT_CODE in severities or (severities <= {_NOT_KNOWN} and bool(content[:whole].strip()))
-    return LogEntries(tuple(map(_masked, entries)), left_out, whole, is_foreign)
+    is_foreign = _WITHOUT_CODE in severities or (severities <= {_NOT_KNOWN} and bool(content[:complete_bytes].strip()))
+    return LogEntries(tuple(map(_masked, entries)), left_out, complete_bytes, is_foreign)
 
 
 def _masked(entry: LogEntry) -> LogEntry:
@@ -107,14 +107,14 @@ def _masked(entry: LogEntry) -> LogEntry:
 
 def _without_word_of(entry: LogEntry, statement: str) -> LogEntry:
     """A password without quotes is a syntax error, whose message quotes it: masked where its statement's is."""
-    found = _QUOTED_WORD.search(entry.message)
-    if found is None or found[1] not in statement or found[1] in without_secrets(statement):
+    quoted_word = _QUOTED_WORD.search(entry.message)
+    if quoted_word is None or quoted_word[1] not in statement or quoted_word[1] in without_secrets(statement):
         return entry
-    return replace(entry, message=entry.message.replace(found[0], f'at or near "{MASK}"'))
+    return replace(entry, message=entry.message.replace(quoted_word[0], f'at or near "{MASK}"'))
 
 
-def _longer(entry: LogEntry, words: str) -> LogEntry:
-    return replace(entry, message=f"{entry.message} {words}"[:MESSAGE_CHARACTERS])
+def _longer(entry: LogEntry, addition: str) -> LogEntry:
+    return replace(entry, message=f"{entry.message} {addition}"[:MESSAGE_CHARACTERS])
 
 
 def _lines(content: bytes, language: LogLanguage) -> Iterator[tuple[int, str]]:
@@ -211,8 +211,8 @@ def _from_csv(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
         row = next(csv.reader([pending.replace("\n", " ")]), [])
         pending = ""
         if len(row) > 15:
-            who = "@".join(part for part in (row[1], row[2]) if part)
-            prefix = " ".join(part for part in (row[0], f"[{row[3]}]", who) if part)
+            session = "@".join(part for part in (row[1], row[2]) if part)
+            prefix = " ".join(part for part in (row[0], f"[{row[3]}]", session) if part)
             severity = _severity(row[11], row[12], language)
             yield from _parts(began, severity, prefix, row[13], row[14], row[15], row[19] if len(row) > 19 else "")
 
@@ -225,19 +225,19 @@ def _from_json(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
     """One object a line; keys as in the manual, "Using JSON-Format Log Output"."""
     for offset, line in _lines(content, language):
         try:
-            found: Any = json.loads(line)
+            document: Any = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            words = {name: str(value) for name, value in found.items() if isinstance(value, str | int)}
-            yield from _of_object(offset, words, language)
+        if isinstance(document, dict):
+            fields = {name: str(value) for name, value in document.items() if isinstance(value, str | int)}
+            yield from _of_object(offset, fields, language)
 
 
-def _of_object(offset: int, words: Mapping[str, str], language: LogLanguage) -> Iterator[LogEntry]:
-    who = "@".join(words[name] for name in ("user", "dbname") if name in words)
-    prefix = " ".join(part for part in (words.get("timestamp", ""), f"[{words.get('pid', '')}]", who) if part)
-    texts = (words.get(name, "") for name in ("message", "detail", "hint", "statement"))
-    severity = _severity(words.get("error_severity", ""), words.get("state_code", ""), language)
+def _of_object(offset: int, fields: Mapping[str, str], language: LogLanguage) -> Iterator[LogEntry]:
+    session = "@".join(fields[name] for name in ("user", "dbname") if name in fields)
+    prefix = " ".join(part for part in (fields.get("timestamp", ""), f"[{fields.get('pid', '')}]", session) if part)
+    texts = (fields.get(name, "") for name in ("message", "detail", "hint", "statement"))
+    severity = _severity(fields.get("error_severity", ""), fields.get("state_code", ""), language)
     yield from _parts(offset, severity, prefix, *texts)
 
 

@@ -91,11 +91,11 @@ class LogLanguage:
         self.kinds: Final = {f"DEBUG{level}:  ": "DEBUG" for level in range(1, 6)}
         self.severities: Final = {name: name for name in SEVERITIES}
         for catalogue in catalogues:
-            own = {text: name for name in SEVERITIES if (text := catalogue.get(name, ""))}
+            severities = {text: name for name in SEVERITIES if (text := catalogue.get(name, ""))}
             marks = {
                 text.partition("%")[0]: name for name in _ADDENDA for text in _marks(catalogue, name) if text.strip()
             }
-            self.severities.update({_in_ascii(text): name for text, name in own.items()} | own)
+            self.severities.update({_in_ascii(text): name for text, name in severities.items()} | severities)
             self.kinds.update({_in_ascii(text): name for text, name in marks.items()} | marks)
         self.severities.pop("", None)
         self.kinds.pop("", None)
@@ -241,10 +241,10 @@ def _prefixed(line_prefix: str) -> re.Pattern[str]:
             open_groups += 1
         elif escape["kind"]:
             repeated = f"(?P<{'code' if escape['kind'] == 'e' else 'number'}>"
-            known = _PREFIX_ESCAPES.get(escape["kind"], ".{0,200}?")
+            pattern = _PREFIX_ESCAPES.get(escape["kind"], ".{0,200}?")
             if any(repeated in part for part in parts):
-                known = known.replace(repeated, "(?:")
-            parts.append(rf" *{known} *" if escape["width"] else known)
+                pattern = pattern.replace(repeated, "(?:")
+            parts.append(rf" *{pattern} *" if escape["width"] else pattern)
         else:
             parts.append(re.escape(escape["literal"] or ""))
     return re.compile(rf"(?P<prefix>{''.join(parts)}{')?' * open_groups}){_FOREIGN_WORD}(?P<message>.*)")
@@ -292,9 +292,9 @@ def catalogue_paths(locale_directory: str, language: str, major: int) -> tuple[s
     if is_english(language) or not re.fullmatch(r"[\w-]{1,40}", territory) or not locale_directory:
         return ()
     plain = (territory, territory.partition("_")[0])
-    special = tuple(f"{each}@{modifier}" for each in plain) if re.fullmatch(r"[\w-]{1,40}", modifier) else ()
+    special = tuple(f"{name}@{modifier}" for name in plain) if re.fullmatch(r"[\w-]{1,40}", modifier) else ()
     names = dict.fromkeys((*special, *plain))
-    return tuple(f"{locale_directory}/{each}/LC_MESSAGES/postgres-{major}.mo" for each in names)
+    return tuple(f"{locale_directory}/{name}/LC_MESSAGES/postgres-{major}.mo" for name in names)
 
 
 def read_catalogue(content: bytes) -> dict[str, str]:
@@ -309,8 +309,8 @@ def read_catalogue(content: bytes) -> dict[str, str]:
     _, number, originals, translations = struct.unpack_from(f"{order}4I", content, 4)
     try:
         places = struct.iter_unpack(f"{order}2I", content[originals : originals + 8 * number])
-        others = struct.iter_unpack(f"{order}2I", content[translations : translations + 8 * number])
-        pairs = list(zip(places, others, strict=True))
+        translation_places = struct.iter_unpack(f"{order}2I", content[translations : translations + 8 * number])
+        pairs = list(zip(places, translation_places, strict=True))
     except struct.error:
         raise ValueError("its message catalogue is cut") from None
 
@@ -319,7 +319,9 @@ def read_catalogue(content: bytes) -> dict[str, str]:
 
     if len(pairs) != number:
         raise ValueError("its message catalogue is cut")
-    return {msgid: translated for one, other in pairs if (msgid := text(*one)) and (translated := text(*other))}
+    return {
+        msgid: translated for one, translation in pairs if (msgid := text(*one)) and (translated := text(*translation))
+    }
 
 
 ENGLISH: Final = LogLanguage()

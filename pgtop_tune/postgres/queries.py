@@ -22,12 +22,12 @@ OLDEST_MAJOR: Final = 14
 @cache
 def inventory() -> dict[str, tuple[int, ...]]:
     """Names of all queries, each with the first majors of its variants, ascending."""
-    found: dict[str, list[int]] = {}
+    majors_by_name: dict[str, list[int]] = {}
     for entry in _DIRECTORY.iterdir():
         match = _NAME.fullmatch(entry.name)
         if match:
-            found.setdefault(match["name"], []).append(int(match["major"]))
-    return {name: tuple(sorted(majors)) for name, majors in sorted(found.items())}
+            majors_by_name.setdefault(match["name"], []).append(int(match["major"]))
+    return {name: tuple(sorted(majors)) for name, majors in sorted(majors_by_name.items())}
 
 
 @cache

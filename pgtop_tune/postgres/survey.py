@@ -75,13 +75,18 @@ class Survey(Struct, frozen=True):
 
 @decodes
 async def survey(
-    conninfo: ConnInfo, own: OwnSessions, major: int, here: Sequence[str], everywhere: Sequence[str], limit_s: float
+    conninfo: ConnInfo,
+    our_sessions: OwnSessions,
+    major: int,
+    here: Sequence[str],
+    everywhere: Sequence[str],
+    limit_s: float,
 ) -> Survey:
     """The answers of the database that is connected to, and of all others at the same time.
 
     Args:
         conninfo: The server.
-        own: Our sessions.
+        our_sessions: Our sessions.
         major: Of the server.
         here: Queries (`queries.sql`) that are asked once.
         everywhere: Those that are asked in every database.
@@ -90,46 +95,50 @@ async def survey(
     Raises:
         ConnectionProblem: The server is not there, or gone.
     """
-    session = _Session(conninfo, own, major)
+    session = _Session(conninfo, our_sessions, major)
     await session.open()
-    others: asyncio.Future[list[DatabaseAnswer]] | None = None
+    other_answers: asyncio.Future[list[DatabaseAnswer]] | None = None
     try:
         within, hidden = await _databases(session.connection) if everywhere else ({}, ())
-        rest = _Rest(conninfo, own, major, everywhere, limit_s)
-        others = asyncio.gather(*(rest.ask(name, allows) for name, (allows, mine) in within.items() if not mine))
+        other_databases = _Rest(conninfo, our_sessions, major, everywhere, limit_s)
+        other_answers = asyncio.gather(
+            *(other_databases.ask(name, allows) for name, (allows, is_here) in within.items() if not is_here)
+        )
         once = {name: await session.answer(name) for name in here}
-        mine = {name: await session.answer(name) for name in everywhere}
-        asked = {each.database: each for each in await others}
-        if any(each.refused for each in asked.values()):
+        own_answers = {name: await session.answer(name) for name in everywhere}
+        answers = {answer.database: answer for answer in await other_answers}
+        if any(answer.refused for answer in answers.values()):
             there = {str(name) for (name,) in await session.connection.fetch(_STILL_THERE)}
-            asked = {name: each for name, each in asked.items() if name in there or not each.refused}
+            answers = {name: answer for name, answer in answers.items() if name in there or not answer.refused}
     finally:
-        if others is not None:
-            others.cancel()
+        if other_answers is not None:
+            other_answers.cancel()
             # One that is cancelled and not waited for is told of on stderr when it is collected.
-            await asyncio.gather(others, return_exceptions=True)
+            await asyncio.gather(other_answers, return_exceptions=True)
         await session.connection.aclose()
-    asked |= {each.database: each for each in hidden}
-    asked |= {name: DatabaseAnswer(name, mine) for name, (_, connected) in within.items() if connected}
-    return Survey(DatabaseAnswer(conninfo.dbname, once), tuple(asked[name] for name in sorted(asked)))
+    answers |= {answer.database: answer for answer in hidden}
+    answers |= {name: DatabaseAnswer(name, own_answers) for name, (_, connected) in within.items() if connected}
+    return Survey(DatabaseAnswer(conninfo.dbname, once), tuple(answers[name] for name in sorted(answers)))
 
 
 async def _databases(connection: ReadConnection) -> tuple[dict[str, tuple[bool, bool]], tuple[DatabaseAnswer, ...]]:
     """Databases by name, whether each takes connections and whether it is ours; and a row for those that are hidden."""
     try:
-        found = await connection.fetch(_DATABASES)
+        rows = await connection.fetch(_DATABASES)
     except asyncpg.PostgresError as error:
-        why = await with_grants(connection, absence(error), [_DATABASES])
-        return {connection.conninfo.dbname: (True, True)}, (DatabaseAnswer(_HIDDEN, refused=str(why)),)
-    return {str(name): (bool(allows), bool(connected)) for name, allows, connected in found}, ()
+        refusal = await with_grants(connection, absence(error), [_DATABASES])
+        return {connection.conninfo.dbname: (True, True)}, (DatabaseAnswer(_HIDDEN, refused=str(refusal)),)
+    return {str(name): (bool(allows), bool(connected)) for name, allows, connected in rows}, ()
 
 
 class _Rest:
     """Databases besides the one that is connected to, some at a time; arguments as those of `survey`."""
 
-    def __init__(self, conninfo: ConnInfo, own: OwnSessions, major: int, names: Sequence[str], limit_s: float) -> None:
+    def __init__(
+        self, conninfo: ConnInfo, our_sessions: OwnSessions, major: int, names: Sequence[str], limit_s: float
+    ) -> None:
         self._conninfo = conninfo
-        self._own = own
+        self._own = our_sessions
         self._major = major
         self._names = names
         self._limit_s = limit_s
@@ -170,8 +179,8 @@ class _Rest:
         return Unavailable(Reason.NO_ANSWER, self._late) if self._over else await session.answer(name)
 
 
-async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
-    connection = await open_connection(conninfo, own, _ANSWER_S)
+async def _opened(conninfo: ConnInfo, our_sessions: OwnSessions) -> ReadConnection:
+    connection = await open_connection(conninfo, our_sessions, _ANSWER_S)
     try:
         if not connection.pooled:
             # What is set behind a pooler is found by whoever is lent the same session; there the usual limit stands.
@@ -191,9 +200,9 @@ class _Session:
 
     connection: ReadConnection
 
-    def __init__(self, conninfo: ConnInfo, own: OwnSessions, major: int) -> None:
+    def __init__(self, conninfo: ConnInfo, our_sessions: OwnSessions, major: int) -> None:
         self._conninfo = conninfo
-        self._own = own
+        self._own = our_sessions
         self._major = major
 
     async def open(self) -> None:
@@ -232,15 +241,15 @@ async def _answer(connection: ReadConnection, major: int, name: str) -> Sequence
 
 async def _rows(connection: ReadConnection, text: str) -> Sequence[Row]:
     try:
-        found = await connection.fetch(text)
+        records = await connection.fetch(text)
     except _GONE:
-        found = await connection.fetch(text)
-    return [{name: _masked(value) for name, value in row.items()} for row in found]
+        records = await connection.fetch(text)
+    return [{name: _masked(value) for name, value in row.items()} for row in records]
 
 
 def _masked(value: Any) -> Any:
     if isinstance(value, list):
-        return [_masked(each) for each in value]
+        return [_masked(element) for element in value]
     return without_secrets(value) if isinstance(value, str) else value
 
 

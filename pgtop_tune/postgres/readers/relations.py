@@ -133,13 +133,13 @@ class RelationReader:
 
 def _most_used(indexes: Iterable[IndexCounters]) -> list[IndexCounters]:
     """The unused ones are what one looks for; of the used ones those that are used most."""
-    found = list(indexes)
-    if len(found) <= INDEXES_AT_MOST:
-        return found
-    largest = nlargest(INDEXES_AT_MOST // 2, found, key=lambda index: (index.idx_scan == 0, index.pages))
+    all_indexes = list(indexes)
+    if len(all_indexes) <= INDEXES_AT_MOST:
+        return all_indexes
+    largest = nlargest(INDEXES_AT_MOST // 2, all_indexes, key=lambda index: (index.idx_scan == 0, index.pages))
     kept = {index.oid for index in largest}
-    rest = [index for index in found if index.oid not in kept]
-    return largest + nlargest(INDEXES_AT_MOST // 2, rest, key=lambda index: index.idx_scan)
+    remaining = [index for index in all_indexes if index.oid not in kept]
+    return largest + nlargest(INDEXES_AT_MOST // 2, remaining, key=lambda index: index.idx_scan)
 
 
 def _by_oid(rows: Iterable[_Row]) -> tuple[_Row, ...]:
@@ -238,16 +238,16 @@ async def read_subscriptions(context: ReadContext) -> SubscriptionSample:
     return SubscriptionSample(context.answered_s, **clocks, workers=workers)
 
 
-async def read_horizon(own: OwnSessions, context: ReadContext) -> HorizonSample:
+async def read_horizon(our_sessions: OwnSessions, context: ReadContext) -> HorizonSample:
     """Open and prepared transactions, without those of our own sessions."""
-    own_pids = own.pids
+    own_pids = our_sessions.pids
     rows = [dict(row) for row in await context.fetch("horizon")]
     clocks = _popped(rows, ("now_ms", "next_xid", "n_open"))
-    found = [row for row in rows if row["pid"] is not None]
-    others = tuple(OpenTransaction(**row) for row in found if row["pid"] not in own_pids)
-    clocks["n_open"] -= len(found) - len(others)
+    open_rows = [row for row in rows if row["pid"] is not None]
+    foreign = tuple(OpenTransaction(**row) for row in open_rows if row["pid"] not in own_pids)
+    clocks["n_open"] -= len(open_rows) - len(foreign)
     prepared = tuple(PreparedTransaction(**row) for row in await context.fetch("prepared"))
-    return HorizonSample(context.at_s, **clocks, open=others, prepared=prepared)
+    return HorizonSample(context.at_s, **clocks, open=foreign, prepared=prepared)
 
 
 def _popped(rows: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, Any]:

@@ -83,11 +83,11 @@ class SectionReader(Generic[R]):
             return Unavailable(Reason.NOT_SUPPORTED, f"{self.section.source} came with PostgreSQL {first}")
         return self._unasked(context)
 
-    def refused(self, why: Unavailable, facts: ServerFacts) -> Unavailable:
+    def refused(self, refusal: Unavailable, facts: ServerFacts) -> Unavailable:
         """The server's no, with the GRANT that opens the section."""
-        if why.reason is not Reason.NO_PERMISSION or self._closed is None:
-            return why
-        return Unavailable(why.reason, self._closed(why.detail, facts.user))
+        if refusal.reason is not Reason.NO_PERMISSION or self._closed is None:
+            return refusal
+        return Unavailable(refusal.reason, self._closed(refusal.detail, facts.user))
 
     async def _as_the_row_says(self, context: ReadContext) -> R:
         section = self.section

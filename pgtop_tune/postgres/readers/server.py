@@ -36,23 +36,23 @@ async def read_parameters(context: ReadContext, in_files: bool) -> ParameterSamp
     in_auto_conf: frozenset[str] | None = None
     if in_files:
         in_auto_conf = frozenset(row[0] for row in await context.fetch("auto_conf"))
-    found = {row["name"]: _parameter(row, in_auto_conf) for row in rows if row["name"] not in _OF_OUR_SESSION}
-    waiting = [row.name for row in found.values() if row.pending_restart]
+    parameters = {row["name"]: _parameter(row, in_auto_conf) for row in rows if row["name"] not in _OF_OUR_SESSION}
+    waiting = [row.name for row in parameters.values() if row.pending_restart]
     if waiting and in_files:
         for line in await context.fetch("pending", waiting):
-            row = found[line["name"]]
+            row = parameters[line["name"]]
             if line["setting"] is None and has_own_value(row):
-                found[row.name] = replace(row, pending_restart=False)
+                parameters[row.name] = replace(row, pending_restart=False)
             else:
-                found[row.name] = replace(row, pending=without_secrets(line["setting"] or row.boot_val))
-    lifted = [row for row in found.values() if own_sessions.is_lifted(row)]
+                parameters[row.name] = replace(row, pending=without_secrets(line["setting"] or row.boot_val))
+    lifted = [row for row in parameters.values() if own_sessions.is_lifted(row)]
     if lifted:
         names = [row.name for row in lifted]
         nearer = {row["name"]: row for row in await context.fetch("limits_of_session", names)}
         lines = await context.connection.fetch(own_sessions.IN_FILES.replace("%s", "$1"), names) if in_files else ()
         files = {row["name"]: (row["setting"], row["place"]) for row in lines}
-        found |= {row.name: _as_set(row, nearer.get(row.name), files.get(row.name)) for row in lifted}
-    return ParameterSample(at_s, tuple(found.values()))
+        parameters |= {row.name: _as_set(row, nearer.get(row.name), files.get(row.name)) for row in lifted}
+    return ParameterSample(at_s, tuple(parameters.values()))
 
 
 def _as_set(row: Parameter, nearer: Any, line: tuple[str, str] | None) -> Parameter:
@@ -60,8 +60,8 @@ def _as_set(row: Parameter, nearer: Any, line: tuple[str, str] | None) -> Parame
     from_start = row.source == "client"
     if nearer is None:
         return own_sessions.as_set(row, line, from_start=from_start)
-    found = own_sessions.as_set(row, (nearer["setting"], ""), from_start=from_start)
-    return replace(found, source=nearer["source"])
+    parameter = own_sessions.as_set(row, (nearer["setting"], ""), from_start=from_start)
+    return replace(parameter, source=nearer["source"])
 
 
 def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:
@@ -71,10 +71,10 @@ def _parameter(row: Any, in_auto_conf: frozenset[str] | None) -> Parameter:
     if fields["vartype"] == "string":
         # primary_conninfo and commands may hold passwords, and frames are recorded; what PostgreSQL itself begins with
         # holds none.
-        own = None if "." in fields["name"] else fields["boot_val"]
+        default = None if "." in fields["name"] else fields["boot_val"]
         for name in ("setting", "shown", "reset_val", "boot_val"):
             value = fields[name] or ""
-            fields[name] = value if value == own else without_secrets(value)
+            fields[name] = value if value == default else without_secrets(value)
     return Parameter(**fields, in_auto_conf=in_file)
 
 
@@ -117,7 +117,7 @@ async def read_files(context: ReadContext, paths: Sequence[str]) -> list[bytes |
         return Unavailable(Reason.NO_PERMISSION, str(error))
     except asyncpg.PostgresError as error:
         return absence(error)
-    found: list[bytes | None] = [None] * len(paths)
+    contents: list[bytes | None] = [None] * len(paths)
     for number, content in rows:
-        found[number - 1] = content
-    return found
+        contents[number - 1] = content
+    return contents

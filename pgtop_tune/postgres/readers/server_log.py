@@ -88,16 +88,16 @@ class LogReader:
             # We came in the middle of a line.
             torn = content.find(b"\n") + 1
             start, content = start + torn, content[torn:]
-        found = log_entries(file, content, self._language)
-        consumed = found.consumed or (len(content) if len(content) > _LONGEST_LINE else 0)
-        for entry in found.entries:
+        piece = log_entries(file, content, self._language)
+        consumed = piece.consumed or (len(content) if len(content) > _LONGEST_LINE else 0)
+        for entry in piece.entries:
             line = LogLine(
                 id=f"{file}:{start + entry.offset}", severity=entry.severity, prefix=entry.prefix, message=entry.message
             )
             self._lines.append(line)
-        self._left_out += found.left_out
-        if found.consumed:
-            self._is_foreign = found.is_foreign or (self._is_foreign and bool(self._no_words))
+        self._left_out += piece.left_out
+        if piece.consumed:
+            self._is_foreign = piece.is_foreign or (self._is_foreign and bool(self._no_words))
         self._file, self._position = file, start + consumed
 
 

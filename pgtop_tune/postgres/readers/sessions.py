@@ -37,9 +37,9 @@ class LockReader:
         self._left_out = max(len(waiting) - ASKED_AT_MOST, 0)
         return self._waiters
 
-    def blockers(self, found: dict[int, tuple[int, ...]]) -> None:
+    def blockers(self, blockers_by_pid: dict[int, tuple[int, ...]]) -> None:
         """Who blocks them."""
-        self._involved = tuple({*self._waiters, *(pid for pids in found.values() for pid in pids)} - {0})
+        self._involved = tuple({*self._waiters, *(pid for pids in blockers_by_pid.values() for pid in pids)} - {0})
 
     def unasked(self, context: ReadContext) -> LockSample | None:
         """Nobody waits: there is nothing to ask."""
@@ -119,8 +119,8 @@ _MARKED_WITHIN: Final = 40
 class ActivityRows:
     """Builds Activity after Activity; remembers the look before."""
 
-    def __init__(self, own: OwnSessions) -> None:
-        self._own = own
+    def __init__(self, our_sessions: OwnSessions) -> None:
+        self._own = our_sessions
         self._before: dict[int, tuple[Any, Backend]] = {}
         self._names: dict[Any, Any] = {}
         self._queries: dict[tuple[bytes, str | None], str] = {}
@@ -129,7 +129,7 @@ class ActivityRows:
         """Has the server convert those texts of rows that Python cannot read. Raises as `ReadConnection.fetch` does."""
         strange = [row for row in rows if row["query"] and not is_known(row["query_encoding"] or "UTF8")]
         texts = {(row["query"], row["query_encoding"]) for row in strange}
-        unread = [each for each in texts - self._queries.keys() if needs_server(*each)]
+        unread = [text for text in texts - self._queries.keys() if needs_server(*text)]
         for text, encoding in unread[:CONVERTED_AT_MOST]:
             self._queries[text, encoding] = shown_query(await converted(context, text, encoding))
 
@@ -144,7 +144,7 @@ class ActivityRows:
             queries.clear()
         same = names.setdefault
         backends = []
-        own = 0
+        own_backends = 0
         now_ms, configured_ms = 0, None
         watching: list[tuple[int, int | None]] = []
         asking: set[int] = set()
@@ -156,27 +156,27 @@ class ActivityRows:
                 encoding, own_now_ms, own_configured_ms,
             ) = row  # fmt: skip
             if (pooled or pid in own_pids) and (application or "").startswith(APPLICATION_NAME):
-                own += 1
+                own_backends += 1
                 now_ms, configured_ms = own_now_ms or now_ms, own_configured_ms or configured_ms
                 continue
             if application == APPLICATION_NAME:
                 watching.append((pid, xact_start_ms))
                 if state == "active" and _MARK in (text or b"")[:_MARKED_WITHIN]:
                     asking.add(pid)
-            known = before.get(pid)
-            if known is None or known[0] != row:
+            cached = before.get(pid)
+            if cached is None or cached[0] != row:
                 query = queries.get((text, encoding))
                 if query is None and text is not None:
                     query = queries[text, encoding] = shown_query(text, encoding)
                 # In the order of the fields: seventeen keywords would take ten times as long.
-                known = row, Backend(
+                cached = row, Backend(
                     pid, same(backend_type, backend_type), backend_start_ms, leader_pid, same(datname, datname),
                     same(usename, usename), same(application, application), same(client, client), same(state, state),
                     same(wait_event_type, wait_event_type), same(wait_event, wait_event), xact_start_ms,
                     query_start_ms, state_change_ms, xmin_age, query_id, query,
                 )  # fmt: skip
-            now[pid] = known
-            backends.append(known[1])
+            now[pid] = cached
+            backends.append(cached[1])
         self._before = now
         # Sessions with which other instances of this program watch, unless one has a transaction of seconds.
         watchers = {pid for pid, begun_ms in watching if begun_ms is None or now_ms - begun_ms < _WATCHES_MS}
@@ -185,9 +185,9 @@ class ActivityRows:
         watchers |= asking
         if watchers:
             backends = [backend for backend in backends if backend.pid not in watchers]
-        own += len(watchers)
+        own_backends += len(watchers)
         return Activity(
-            at_s=at_s, now_ms=now_ms, backends=tuple(backends), own_backends=own, configured_ms=configured_ms
+            at_s=at_s, now_ms=now_ms, backends=tuple(backends), own_backends=own_backends, configured_ms=configured_ms
         )
 
     @staticmethod

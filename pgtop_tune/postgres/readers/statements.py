@@ -62,8 +62,8 @@ _EXTENSION_MAJORS: Final = (((1, 13), 19), ((1, 12), 18), ((1, 11), 17), ((1, 10
 
 def variant(version: str) -> int:
     """The major whose queries read this version of the extension."""
-    found = tuple(int(part) for part in version.split(".")[:2])
-    return next((major for first, major in _EXTENSION_MAJORS if found >= first), 14)
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    return next((major for first, major in _EXTENSION_MAJORS if numbers >= first), 14)
 
 
 def query_text(query: str, capabilities: Capabilities) -> str:
@@ -99,26 +99,26 @@ class StatementTextReader:
         """Starts anew after a connection was lost, and keeps the texts."""
         self._shown = None
 
-    async def texts(self, context: ReadContext, wanted: set[int]) -> StatementTexts:
+    async def texts(self, context: ReadContext, queryids: set[int]) -> StatementTexts:
         """Texts of these ids; those not known yet are fetched, when that is not too dear."""
         started_s = self._clock()
-        if wanted - self._texts.keys() and started_s >= self._ask_from_s:
+        if queryids - self._texts.keys() and started_s >= self._ask_from_s:
             # Set before asking: a server that takes so long that we give it up is not asked again at once.
             self._ask_from_s = started_s + _TEXT_PAUSE_S
-            await self._read(context, wanted)
+            await self._read(context, queryids)
             ended_s = self._clock()
             self._ask_from_s = max(ended_s + (ended_s - started_s) * _TEXT_COST, self._ask_from_s if self._lost else 0)
-        lost = self._lost & wanted
+        lost = self._lost & queryids
         if lost:
             rows = await context.fetch("running_texts", as_text(lost))
-            self._keep([await _readable(context, dict(row)) for row in rows], wanted)
-        texts = tuple(text for queryid, text in self._texts.items() if queryid in wanted)
+            self._keep([await _readable(context, dict(row)) for row in rows], queryids)
+        texts = tuple(text for queryid, text in self._texts.items() if queryid in queryids)
         if self._shown is None or self._shown.texts != texts:
             self._shown = StatementTexts(self._clock(), texts)
         return self._shown
 
-    async def _read(self, context: ReadContext, wanted: set[int]) -> None:
-        missing = wanted - self._texts.keys()
+    async def _read(self, context: ReadContext, queryids: set[int]) -> None:
+        missing = queryids - self._texts.keys()
         query = query_text("statement_texts", context.capabilities)
         try:
             rows = await context.connection.fetch(query, as_text(missing))
@@ -126,16 +126,16 @@ class StatementTextReader:
             if sqlstate_of(error) not in _NOT_CONVERTED:
                 raise
             rows = await _elsewhere(context, missing)
-        self._keep(rows, wanted)
+        self._keep(rows, queryids)
         self._lost = missing - self._texts.keys()
 
-    def _keep(self, rows: Rows, wanted: set[int]) -> None:
+    def _keep(self, rows: Rows, queryids: set[int]) -> None:
         if len(self._texts) + len(rows) > TEXTS_AT_MOST:
-            self._texts = {queryid: text for queryid, text in self._texts.items() if queryid in wanted}
-        found = {row["queryid"]: _text(**row) for row in rows}
-        self._texts |= found
-        self._lost -= found.keys()
-        self.own |= {queryid for queryid, text in found.items() if text.query == OWN_MARK}
+            self._texts = {queryid: text for queryid, text in self._texts.items() if queryid in queryids}
+        texts = {row["queryid"]: _text(**row) for row in rows}
+        self._texts |= texts
+        self._lost -= texts.keys()
+        self.own |= {queryid for queryid, text in texts.items() if text.query == OWN_MARK}
 
 
 async def _elsewhere(context: ReadContext, queryids: Iterable[int]) -> Rows:
@@ -175,8 +175,8 @@ async def _readable(context: ReadContext, row: dict[str, Any]) -> dict[str, Any]
 
 def _text(queryid: int, query: Any, encoding: str | None, characters: int) -> StatementText:
     """Return a text; of our own statements, which are long, the mark alone."""
-    words = decoder(encoding or "UTF8")(bytes(query))[:TEXT_CHARACTERS]
-    return StatementText(queryid, OWN_MARK if OWN_MARK in words else without_secrets(words), characters)
+    text = decoder(encoding or "UTF8")(bytes(query))[:TEXT_CHARACTERS]
+    return StatementText(queryid, OWN_MARK if OWN_MARK in text else without_secrets(text), characters)
 
 
 PRIMED_AT_MOST: Final = 6_000
@@ -295,18 +295,18 @@ class StatementReader:
         for key in lasting:
             if now[key].counters is None:
                 now[key].counters = rows[key]
-        shown = self._shown(lasting)
-        came = [key for key in shown if key not in self._rows and not first]
-        olds = {key: before[key].counters for key in came if key in before}
-        await self._name(context, shown)
+        sampled = self._shown(lasting)
+        new = [key for key in sampled if key not in self._rows and not first]
+        olds = {key: before[key].counters for key in new if key in before}
+        await self._name(context, sampled)
         sample = StatementSample(
             at_s=at_s,
             before_s=self._before_s,
-            statements=self._made(shown),
+            statements=self._made(sampled),
             before=tuple(self._counters(key, old) for key, old in olds.items() if old is not None),
             unknown_before=tuple(_id(key) for key, old in olds.items() if old is None),
             changed=0 if first else len(changed),
-            left_out=0 if first else len(set(changed) - set(shown)),
+            left_out=0 if first else len(set(changed) - set(sampled)),
             hidden=reading.hidden,
             own=own_entries,
         )
@@ -397,16 +397,16 @@ class StatementReader:
 
     def _shown(self, lasting: Iterable[_Key]) -> list[_Key]:
         """Keys in the order in which they came, so that a recording need not tell it."""
-        wanted = self._kept.keys() | {key for key in lasting if self._entries[key].counters is not None}
-        stayed = [key for key in self._rows if key in wanted]
-        return stayed + sorted(wanted - self._rows.keys())
+        keys = self._kept.keys() | {key for key in lasting if self._entries[key].counters is not None}
+        stayed = [key for key in self._rows if key in keys]
+        return stayed + sorted(keys - self._rows.keys())
 
     def _made(self, keys: Iterable[_Key]) -> tuple[StatementCounters, ...]:
         rows: dict[_Key, tuple[Any, StatementCounters]] = {}
         for key in keys:
             counters = self._entries[key].counters
-            made = self._rows.get(key)
-            rows[key] = made if made and made[0] is counters else (counters, self._counters(key, counters))
+            cached = self._rows.get(key)
+            rows[key] = cached if cached and cached[0] is counters else (counters, self._counters(key, counters))
         self._rows = rows
         return tuple(row for _, row in rows.values())
 

@@ -105,21 +105,21 @@ class WaitReader:
         """The same of rows as `RowsAsBytes` has them; None where `look` is needed, for a name or a text to be read."""
         counts: list[WaitCount] = []
         old: list[OldTransaction] = []
-        known, known_old = self._known_bytes, self._known_old
+        counts_by_bytes, known_old = self._known_bytes, self._known_old
         try:
             for row in rows:
                 if row[_ARRAYS_AT:_BEHIND] == _NO_ARRAYS:
-                    seen = row[_AFTER_NOW:]
-                    if seen not in known:
-                        known[seen] = self._taken(form.row(row), old, by_number=False)
-                    count = known[seen]
+                    pattern = row[_AFTER_NOW:]
+                    if pattern not in counts_by_bytes:
+                        counts_by_bytes[pattern] = self._taken(form.row(row), old, by_number=False)
+                    count = counts_by_bytes[pattern]
                 else:
                     pids, began, behind = _arrays(row)
-                    seen = row[_AFTER_NOW:_ARRAYS_AT] + row[behind:]
-                    if seen not in known_old:
-                        whole = form.row(row)
-                        known_old[seen] = self._taken(whole, [], by_number=False), whole[4:]
-                    count, values = known_old[seen]
+                    pattern = row[_AFTER_NOW:_ARRAYS_AT] + row[behind:]
+                    if pattern not in known_old:
+                        values_of_row = form.row(row)
+                        known_old[pattern] = self._taken(values_of_row, [], by_number=False), values_of_row[4:]
+                    count, values = known_old[pattern]
                     (now_ms,) = _MOMENT.unpack_from(row, _MOMENT_AT)
                     old += _old(now_ms, pids, began, *values)
                 if count is not None:
@@ -157,12 +157,12 @@ class WaitReader:
 
     async def blockers(self, pids: Sequence[int], context: ReadContext) -> dict[int, Blocker]:
         """A session that blocks each of these, and each of those that wait. Raises as `ReadConnection.fetch` does."""
-        found = {}
+        blockers = {}
         for pid, blocker, state, query, encoding in await context.fetch("tail_blockers", [str(pid) for pid in pids]):
             word = _FIRST_WORD.match(shown_query(query or b"", encoding))
             idle = (state or "").startswith(_IDLE)
-            found[pid] = Blocker(blocker, _IDLE if idle else word[1].upper() if word else "")
-        return found
+            blockers[pid] = Blocker(blocker, _IDLE if idle else word[1].upper() if word else "")
+        return blockers
 
     async def exact(self, context: ReadContext) -> WaitLook:
         """Growth of pg_wait_sampling_profile since the last call; the first has none. Raises as `fetch` does."""

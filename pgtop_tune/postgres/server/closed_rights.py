@@ -117,13 +117,13 @@ async def closed_rights(connection: ReadConnection, texts: Sequence[str], refusa
     return tuple(rights)
 
 
-async def with_grants(connection: ReadConnection, why: Unavailable, texts: Sequence[str]) -> Unavailable:
+async def with_grants(connection: ReadConnection, absence: Unavailable, texts: Sequence[str]) -> Unavailable:
     """Return a refusal of these statements with the GRANTs that open what they read, where it is a matter of rights."""
-    if why.reason is not Reason.NO_PERMISSION:
-        return why
-    rights = await closed_rights(connection, texts, why.detail)
+    if absence.reason is not Reason.NO_PERMISSION:
+        return absence
+    rights = await closed_rights(connection, texts, absence.detail)
     grants = "; ".join(grant(right.opening, connection.conninfo.user) for right in rights)
-    return replace(why, detail=f"{why.detail}: {grants}") if grants else why
+    return replace(absence, detail=f"{absence.detail}: {grants}") if grants else absence
 
 
 async def fetch_open(connection: ReadConnection, text: str, *arguments: object) -> tuple[Rows, frozenset[ClosedRight]]:

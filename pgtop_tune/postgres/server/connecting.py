@@ -90,12 +90,14 @@ _LIFTED: Final[tuple[Mapping[str, Any], ...]] = (
 before it can lift it. A server that does not know one of the limits lets nobody in."""
 
 
-async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: float = ANSWER_TIMEOUT_S) -> ReadConnection:
+async def open_connection(
+    conninfo: ConnInfo, our_sessions: OwnSessions, patience_s: float = ANSWER_TIMEOUT_S
+) -> ReadConnection:
     """Connects to the first endpoint that lets us in.
 
     Args:
         conninfo: Where to.
-        own: Our sessions.
+        our_sessions: Our sessions.
         patience_s: How long one answer is waited for.
 
     Raises:
@@ -109,7 +111,7 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
         endpoint = conninfo.endpoints[number % len(conninfo.endpoints)]
         for limits in _LIFTED:
             try:
-                return await _opened(connect, {**arguments, **limits}, endpoint, conninfo, own, patience_s)
+                return await _opened(connect, {**arguments, **limits}, endpoint, conninfo, our_sessions, patience_s)
             except asyncpg.TargetServerAttributeNotMatched:
                 error = _unfit(arguments["target_session_attrs"], conninfo)
             except (*CLIENT_ERRORS, asyncpg.PostgresError, ValueError, ConnectionProblem) as problem:
@@ -127,8 +129,8 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
 def _ended_by_limit(error: BaseException, conninfo: ConnInfo) -> bool:
     state = sqlstate_of(error)
     # asyncpg gives a session that was ended between two statements a state of its own (08003).
-    words = (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)).message
-    return own_sessions.bites(words, "" if state.startswith("08") else state)
+    message = (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)).message
+    return own_sessions.bites(message, "" if state.startswith("08") else state)
 
 
 def _unfit(wish: str, conninfo: ConnInfo) -> ConnectionProblem:
@@ -160,7 +162,7 @@ async def _opened(
     arguments: dict[str, Any],
     endpoint: ServerEndpoint,
     conninfo: ConnInfo,
-    own: OwnSessions,
+    our_sessions: OwnSessions,
     patience_s: float,
 ) -> ReadConnection:
     limits = arguments.pop("limits", {})
@@ -175,8 +177,8 @@ async def _opened(
 
     raw = await pinned_first(connected)
     try:
-        kind = PooledConnection if await _behind_pooler(raw, own) else ReadConnection
-        connection = kind(raw, endpoint, conninfo, own)
+        kind = PooledConnection if await _behind_pooler(raw, our_sessions) else ReadConnection
+        connection = kind(raw, endpoint, conninfo, our_sessions)
     except BaseException:
         raw.terminate()
         raise
@@ -191,15 +193,15 @@ async def _opened(
     return connection
 
 
-async def _behind_pooler(raw: Any, own: OwnSessions) -> bool:
+async def _behind_pooler(raw: Any, our_sessions: OwnSessions) -> bool:
     """Whether the process that serves us is not the one we were told of when we connected.
 
     A pooler answers the start-up packet itself, with a key of its own making for cancel requests. Asked before
     anything is set. Source: BackendKeyData, chapter "Message Flow", Start-up.
     """
-    own.statements += 1
-    own.calls += 1
-    own.transactions += 1
+    our_sessions.statements += 1
+    our_sessions.calls += 1
+    our_sessions.transactions += 1
     server_pid = raw.get_server_pid()
     try:
         return bool(await raw.fetchval(marked("SELECT pg_catalog.pg_backend_pid()")) != server_pid)
@@ -222,12 +224,12 @@ async def refusal(conninfo: ConnInfo) -> str:
     """The sqlstate of a server that refuses us; "" where it does not answer, lets us in now, or may not be asked."""
     if beyond_asyncpg(conninfo):
         return ""
-    found = ""
+    sqlstate = ""
     for arguments in conninfo.as_asyncpg():
         try:
             connection = await pinned_first(partial(_connected_within, arguments))
         except asyncpg.PostgresError as error:
-            found = sqlstate_of(error)
+            sqlstate = sqlstate_of(error)
         except CLIENT_ERRORS:
             continue
         except ValueError:
@@ -235,9 +237,11 @@ async def refusal(conninfo: ConnInfo) -> str:
         else:
             connection.terminate()
             return ""
-    return found
+    return sqlstate
 
 
 async def _connected_within(arguments: Mapping[str, Any], settings: Mapping[str, str]) -> Any:
-    given = arguments.get("server_settings", {})
-    return await asyncpg.connect(**{**arguments, "timeout": _TIMEOUT_S, "server_settings": {**given, **settings}})
+    own_settings = arguments.get("server_settings", {})
+    return await asyncpg.connect(
+        **{**arguments, "timeout": _TIMEOUT_S, "server_settings": {**own_settings, **settings}}
+    )

@@ -44,14 +44,14 @@ class Keyword(Struct, frozen=True):
     Attributes:
         name: As in the manual.
         asyncpg: Values with which asyncpg does what libpq does; `ANY`: whatever the value, `NONE`: with none.
-        why: How that comes.
+        reason: Why asyncpg does, or does not.
         since: First major whose libpq knows it; 13 where it is older.
         only: Other values are refused: neither driver can be used with them. None: nothing is.
     """
 
     name: str
     asyncpg: frozenset[str] | None
-    why: str
+    reason: str
     since: int = _FIRST
     only: frozenset[str] | None = None
 
@@ -133,16 +133,16 @@ def beyond_asyncpg(conninfo: ConnInfo) -> tuple[str, ...]:
 
     An address beside a host name counts with TLS, and so do the user's files of certificates, by their names.
     """
-    given = {**conninfo.keywords, **dict.fromkeys(conninfo.secrets, "")}
-    found = [name for name, value in given.items() if not _obeyed(name, value)]
-    over_tls = given.get("sslmode") != "disable" and not all(each.is_socket for each in conninfo.endpoints)
+    keywords = {**conninfo.keywords, **dict.fromkeys(conninfo.secrets, "")}
+    beyond = [name for name, value in keywords.items() if not _obeyed(name, value)]
+    over_tls = keywords.get("sslmode") != "disable" and not all(endpoint.is_socket for endpoint in conninfo.endpoints)
     if over_tls:
-        found += ["hostaddr"] * any(each.hostaddr not in ("", each.host) for each in conninfo.endpoints)
-        found += [name for name in _OF_THE_USER if _there(name)]
-    if any(each.is_socket and each.host.startswith("@") for each in conninfo.endpoints):
+        beyond += ["hostaddr"] * any(endpoint.hostaddr not in ("", endpoint.host) for endpoint in conninfo.endpoints)
+        beyond += [name for name in _OF_THE_USER if _there(name)]
+    if any(endpoint.is_socket and endpoint.host.startswith("@") for endpoint in conninfo.endpoints):
         # The abstract namespace; asyncpg takes it for a name.
-        found.append("host")
-    return tuple(found)
+        beyond.append("host")
+    return tuple(beyond)
 
 
 def refused(keywords: Iterable[tuple[str, str]]) -> str:
@@ -310,8 +310,8 @@ class ConnInfo(Struct, frozen=True):
         Args:
             endpoint: As a session reached it.
         """
-        named = [each for each in self.endpoints if (each.host, each.port) == (endpoint.host, endpoint.port)]
-        same = [each for each in named if each.hostaddr in ("", endpoint.hostaddr)]
+        named = [item for item in self.endpoints if (item.host, item.port) == (endpoint.host, endpoint.port)]
+        same = [item for item in named if item.hostaddr in ("", endpoint.hostaddr)]
         return replace(self, endpoints=(*same, *named, endpoint)[:1])
 
     def pinned(self, reached: Reached) -> ConnInfo:
@@ -319,14 +319,14 @@ class ConnInfo(Struct, frozen=True):
 
         The host stays beside the address: certificates and the lines of .pgpass name it.
         """
-        found = self.only(reached.endpoint)
-        endpoint = found.endpoints[0]
+        single = self.only(reached.endpoint)
+        endpoint = single.endpoints[0]
         keywords = {**self.keywords}
         if not endpoint.is_socket:
             endpoint = replace(endpoint, hostaddr=reached.endpoint.hostaddr or endpoint.hostaddr)
             if reached.tls and keywords.get("sslmode", "") in _TLS_IF_POSSIBLE:
                 keywords["sslmode"] = "require"
-        return replace(found, endpoints=(endpoint,), keywords=keywords)
+        return replace(single, endpoints=(endpoint,), keywords=keywords)
 
     def as_psycopg(self) -> dict[str, str]:
         """Keyword arguments for `psycopg.connect`, passwords revealed.
@@ -384,8 +384,13 @@ class ConnInfo(Struct, frozen=True):
         """All of it, secrets revealed, for a process of our own."""
         return {
             "endpoints": [
-                [each.host, each.port, each.hostaddr, None if each.password is None else each.password.reveal()]
-                for each in self.endpoints
+                [
+                    endpoint.host,
+                    endpoint.port,
+                    endpoint.hostaddr,
+                    None if endpoint.password is None else endpoint.password.reveal(),
+                ]
+                for endpoint in self.endpoints
             ],
             "user": self.user,
             "dbname": self.dbname,
@@ -408,9 +413,9 @@ class ConnInfo(Struct, frozen=True):
         return [(wish, endpoint) for wish in wishes for endpoint in self.endpoints]
 
     def _libpq_arguments(self, endpoint: ServerEndpoint, session_attrs: str) -> dict[str, Any]:
-        place = {"host": endpoint.host, "port": str(endpoint.port), "hostaddr": endpoint.hostaddr}
+        address = {"host": endpoint.host, "port": str(endpoint.port), "hostaddr": endpoint.hostaddr}
         password = {} if endpoint.password is None else {"password": endpoint.password.reveal()}
-        return {**self.as_psycopg(), **place, **password, "target_session_attrs": session_attrs}
+        return {**self.as_psycopg(), **address, **password, "target_session_attrs": session_attrs}
 
     def _asyncpg_arguments(self, endpoint: ServerEndpoint, session_attrs: str) -> dict[str, Any]:
         tls = {key: self.keywords[key] for key in _ASYNCPG_TLS if self.keywords.get(key)}
@@ -466,55 +471,55 @@ def resolve(
     Raises:
         UsageProblem: libpq refuses the words: unknown keyword, unknown service, value out of range.
     """
-    given = {"host": host, "port": port, "user": user}
-    for word in (target, *given.values()):
+    options = {"host": host, "port": port, "user": user}
+    for word in (target, *options.values()):
         if "\0" in word or word != word.encode(errors="replace").decode():
             raise UsageProblem("the connection parameters hold bytes that are not text")
-    own = handed_on.connection() if inherits else None
-    if own is not None and not any((target, *given.values(), password)):
-        return from_json(own)
-    wanted = {keyword: value for keyword, value in given.items() if value} | parsed(target)
+    handed_over = handed_on.connection() if inherits else None
+    if handed_over is not None and not any((target, *options.values(), password)):
+        return from_json(handed_over)
+    keywords = {keyword: value for keyword, value in options.items() if value} | parsed(target)
     if password is not None:
-        wanted["password"] = password.reveal()
-    if not inherits and "password" not in wanted and not belongs_to_service(wanted):
-        wanted["password"] = ""
-    found = asked(wanted)
+        keywords["password"] = password.reveal()
+    if not inherits and "password" not in keywords and not belongs_to_service(keywords):
+        keywords["password"] = ""
+    answer = asked(keywords)
     inherited = handed_on.inherited_password() if inherits else None
-    if not found.values.get("password") and "password" not in wanted and inherited is not None:
+    if not answer.values.get("password") and "password" not in keywords and inherited is not None:
         # A service wins over the variable, and the variable over .pgpass.
-        wanted["password"] = inherited.reveal()
-        found = asked(wanted)
-    return resolved(wanted, found)
+        keywords["password"] = inherited.reveal()
+        answer = asked(keywords)
+    return resolved(keywords, answer)
 
 
-def from_json(given: Mapping[str, Any]) -> ConnInfo:
+def from_json(record: Mapping[str, Any]) -> ConnInfo:
     """The connection that `ConnInfo.as_json` wrote."""
     return ConnInfo(
         endpoints=tuple(
             ServerEndpoint(
                 host=host, port=port, hostaddr=hostaddr, password=None if password is None else Secret(password)
             )
-            for host, port, hostaddr, password in given["endpoints"]
+            for host, port, hostaddr, password in record["endpoints"]
         ),
-        user=given["user"],
-        dbname=given["dbname"],
-        keywords=given["keywords"],
-        secrets={keyword: Secret(value) for keyword, value in given["secrets"].items()},
-        variables=given["variables"],
+        user=record["user"],
+        dbname=record["dbname"],
+        keywords=record["keywords"],
+        secrets={keyword: Secret(value) for keyword, value in record["secrets"].items()},
+        variables=record["variables"],
     )
 
 
-def resolved(wanted: dict[str, str], found: Answer) -> ConnInfo:
+def resolved(keywords: dict[str, str], answer: Answer) -> ConnInfo:
     """The connection that libpq's answer stands for.
 
     Args:
-        wanted: Keywords.
-        found: What libpq answered to them.
+        keywords: Keywords.
+        answer: What libpq answered to them.
 
     Raises:
         UsageProblem: A value with which neither driver can be used.
     """
-    values = found.values
+    values = answer.values
     if keyword := refused(values.items()):
         raise UsageProblem(
             f"{keyword}={values[keyword]} cannot be used here", "the server would answer no queries; leave it out"
@@ -527,9 +532,11 @@ def resolved(wanted: dict[str, str], found: Answer) -> ConnInfo:
     hosts = hosts if len(hosts) == places else [""] * places
     addresses = addresses if len(addresses) == places else [""] * places
     listed = list(zip(hosts, addresses, ports, strict=True))
-    if places > 1 and _balanced(wanted):
+    if places > 1 and _balanced(keywords):
         random.shuffle(listed)
-    endpoints = [endpoint for place in listed for endpoint in _endpoints(*place, found, wanted, alone=places == 1)]
+    endpoints = [
+        endpoint for address in listed for endpoint in _endpoints(*address, answer, keywords, alone=places == 1)
+    ]
     return ConnInfo(
         endpoints=tuple(endpoints),
         user=values.get("user", ""),
@@ -549,7 +556,7 @@ class Answer(Struct, frozen=True):
 
 
 def _endpoints(
-    host: str, hostaddr: str, port: str, found: Answer, wanted: dict[str, str], *, alone: bool
+    host: str, hostaddr: str, port: str, answer: Answer, keywords: dict[str, str], *, alone: bool
 ) -> list[ServerEndpoint]:
     """The endpoints of one host of the list; an unnamed host may stand for several socket directories."""
     try:
@@ -559,10 +566,11 @@ def _endpoints(
     if not 1 <= number <= 65535:
         raise UsageProblem(f"invalid port number: {port}", "a port is a number from 1 to 65535")
     if not alone:
-        found = asked({**wanted, "host": host, "hostaddr": hostaddr, "port": str(number)})
-    names = [host] if host or hostaddr else _socket_directories(found.host, number)
+        answer = asked({**keywords, "host": host, "hostaddr": hostaddr, "port": str(number)})
+    names = [host] if host or hostaddr else _socket_directories(answer.host, number)
     return [
-        ServerEndpoint(host=name or hostaddr, port=number, hostaddr=hostaddr, password=found.password) for name in names
+        ServerEndpoint(host=name or hostaddr, port=number, hostaddr=hostaddr, password=answer.password)
+        for name in names
     ]
 
 
@@ -589,36 +597,36 @@ def parsed(target: str) -> dict[str, str]:
     except ProgrammingError as problem:
         # libpq quotes the piece it could not read, and that piece may be a password.
         secret = any(word in target for word in ("@", *SECRET_KEYWORDS))
-        words = "" if secret else f": {str(problem).strip()}"
+        detail = "" if secret else f": {str(problem).strip()}"
         raise UsageProblem(
-            f"the connection string cannot be read{words}",
+            f"the connection string cannot be read{detail}",
             "write postgresql://user@host:port/database or host=… port=… dbname=… user=…; "
             "special characters in a URI are written as %XX",
         ) from None
 
 
-def _balanced(wanted: dict[str, str]) -> bool:
+def _balanced(keywords: dict[str, str]) -> bool:
     """Whether the hosts are to be taken in random order.
 
     All our connections must lead to one server, so the order is drawn here, once.
     """
-    chosen = asked(wanted, _BEFORE_IT).values.get(_STOP_KEYWORD, _IN_ORDER)
+    chosen = asked(keywords, _BEFORE_IT).values.get(_STOP_KEYWORD, _IN_ORDER)
     if chosen not in (_IN_ORDER, _AT_RANDOM):
         raise UsageProblem(f'invalid {_STOP_KEYWORD} value: "{chosen}"', f"it is {_IN_ORDER} or {_AT_RANDOM}")
     return chosen == _AT_RANDOM
 
 
-def asked(wanted: dict[str, str], stop: str = _STOP_KEYWORD) -> Answer:
+def asked(keywords: dict[str, str], stop: str = _STOP_KEYWORD) -> Answer:
     """Lets libpq resolve the keywords without connecting; it tells all of them but the one that stops it.
 
     Raises:
         UsageProblem: libpq refuses them, or would read what is no file.
     """
-    client_files.check_before(wanted)
-    if wanted.get("service") or os.environ.get("PGSERVICE"):
+    client_files.check_before(keywords)
+    if keywords.get("service") or os.environ.get("PGSERVICE"):
         # A service can name the password file, which libpq does not read where it is given a password.
-        client_files.check_passfile(_libpq_answer({**wanted, "password": "-"}, stop).values.get("passfile", ""))
-    answer = _libpq_answer(wanted, stop)
+        client_files.check_passfile(_libpq_answer({**keywords, "password": "-"}, stop).values.get("passfile", ""))
+    answer = _libpq_answer(keywords, stop)
     host = answer.values.get("hostaddr") or answer.values.get("host") or answer.host
     if answer.values.get("sslmode") != "disable" and not host.startswith(("/", "@")):
         client_files.check_tls(answer.values)

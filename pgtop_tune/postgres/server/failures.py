@@ -120,14 +120,14 @@ def connection_problem(error: BaseException, conninfo: ConnInfo, *, reached: boo
         kind = _kind(state)
         if state == _PASSWORD_FAILED:
             kind = PasswordNeeded if conninfo.password is None else WrongPassword
-        words = server_words(error)
-        return kind(f"{where}: {words}", _CONNECT_HINTS.get(state, ""))
-    for class_, words, hint in _NETWORK:
+        message = server_words(error)
+        return kind(f"{where}: {message}", _CONNECT_HINTS.get(state, ""))
+    for class_, message, hint in _NETWORK:
         if isinstance(error, class_):
             cut = issubclass(class_, ConnectionResetError | BrokenPipeError)
             hint = _SILENT if reached and class_ is TimeoutError else hint
             kind = NoAnswer if reached and class_ is TimeoutError else NotReady if cut else ConnectionProblem
-            return kind(f"{where}: {words}", hint)
+            return kind(f"{where}: {message}", hint)
     return ConnectionProblem(f"{where}: {server_words(error) or 'the connection failed without a word'}")
 
 
@@ -147,23 +147,23 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
         state: The sqlstate, if it is known: libpq tells none of a connection that failed. The server's own words do,
             where they are English.
     """
-    said = str(error).partition(_ALL_OF_THEM)[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
+    text = str(error).partition(_ALL_OF_THEM)[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
     # The sampler has words of this module, too, and does without psycopg.
     from psycopg.errors import ConnectionTimeout
 
     if isinstance(error, ConnectionTimeout):
         reached = any(map(takes_connections, conninfo.endpoints))
         return connection_problem(TimeoutError(), conninfo, reached=reached)
-    nobody = next((number for number in _NOBODY_THERE if f"failed: {os.strerror(number)}" in said), None)
+    nobody = next((number for number in _NOBODY_THERE if f"failed: {os.strerror(number)}" in text), None)
     if nobody is not None:
         return connection_problem(OSError(nobody, ""), conninfo)
-    if any(words in said for words in _NAME_NOT_KNOWN):
+    if any(phrase in text for phrase in _NAME_NOT_KNOWN):
         return connection_problem(socket.gaierror(), conninfo)
-    words = " ".join(said.split())
-    message = f"{conninfo.describe()}: {words}"
+    one_line_text = " ".join(text.split())
+    message = f"{conninfo.describe()}: {one_line_text}"
     if error.pgconn is not None and error.pgconn.needs_password:
         return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
-    if _FORBIDDEN.search(words):
+    if _FORBIDDEN.search(one_line_text):
         return NotLetIn(message, "a keyword of the connection, or a PG* variable, excludes this server")
     state = state or refusal_state(error)
     if state == _PASSWORD_FAILED and error.pgconn is not None and error.pgconn.used_password:
@@ -233,8 +233,8 @@ def absence(error: BaseException) -> Unavailable:
     """Why a section is missing after the server refused its query."""
     hangs = isinstance(error, FilesHang)
     reason = Reason.NO_ANSWER if hangs else _REASONS.get(sqlstate_of(error), Reason.FAILED)
-    words = server_words(error)
-    return Unavailable(reason, f"{words} ({_TOO_SLOW})" if reason is Reason.TOO_SLOW else words)
+    message = server_words(error)
+    return Unavailable(reason, f"{message} ({_TOO_SLOW})" if reason is Reason.TOO_SLOW else message)
 
 
 def not_text(error: UnicodeError) -> ServerProblem:

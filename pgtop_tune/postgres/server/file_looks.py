@@ -15,8 +15,8 @@ from pgtop_tune.process.path_looks import NO_ANSWER
 _TABLESPACE: Final = "a tablespace"
 _DATA: Final = "the data directory"
 _PLACES: Final = tuple(
-    (place, re.compile(rf"(?<!')\b(?:{functions})\b"))
-    for place, functions in (
+    (location, re.compile(rf"(?<!')\b(?:{functions})\b"))
+    for location, functions in (
         (_TABLESPACE, "pg_ls_tmpdir|pg_database_size|pg_tablespace_size"),
         ("pg_wal", "pg_ls_waldir|pg_ls_archive_statusdir"),
         (_DATA, r"pg_control_\w+|pg_control|pg_tablespace_location"),
@@ -39,15 +39,15 @@ class FilesHang(ServerProblem):
         pid: Of the backend.
     """
 
-    def __init__(self, place: str, pid: int) -> None:
+    def __init__(self, location: str, pid: int) -> None:
         self.pid = pid
-        super().__init__(f"{place} {NO_ANSWER}: process {pid} of the server waits for it, and cannot be ended")
+        super().__init__(f"{location} {NO_ANSWER}: process {pid} of the server waits for it, and cannot be ended")
 
 
 @lru_cache(1000)
 def place_of(text: str) -> str:
     """Return what a statement makes the server look at besides its tables; "" for nothing."""
-    return next((place for place, functions in _PLACES if functions.search(text)), "")
+    return next((location for location, functions in _PLACES if functions.search(text)), "")
 
 
 def stuck_at(text: str, stuck: Mapping[str, int]) -> FilesHang | None:
@@ -58,7 +58,7 @@ def stuck_at(text: str, stuck: Mapping[str, int]) -> FilesHang | None:
         stuck: Backends of ours that did not answer, by place.
     """
     places = (place_of(text), *((_DATA,) if place_of(text) not in ("", _TABLESPACE) else ()))
-    return next((FilesHang(place, stuck[place]) for place in places if place in stuck), None)
+    return next((FilesHang(location, stuck[location]) for location in places if location in stuck), None)
 
 
 def new_hangs(before: Mapping[str, int], now: Mapping[str, int]) -> list[FilesHang]:

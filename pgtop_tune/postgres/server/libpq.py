@@ -34,13 +34,13 @@ def connect(conninfo: ConnInfo, application_name: str, *, options: str = "", **m
     Raises:
         psycopg.OperationalError, OSError, UnicodeError: As psycopg does.
     """
-    words = _words(conninfo, application_name, options)
+    arguments = _words(conninfo, application_name, options)
     try:
-        return psycopg.connect(autocommit=True, **_with(words, AT_START), **more)
+        return psycopg.connect(autocommit=True, **_with(arguments, AT_START), **more)
     except psycopg.OperationalError as refusal:
         if not refused(refusal) and not _is_of_mule(refusal):
             raise
-        again = _with(words, {}) if refused(refusal) else {**_with(words, AT_START), **_FROM_MULE}
+        again = _with(arguments, {}) if refused(refusal) else {**_with(arguments, AT_START), **_FROM_MULE}
     return psycopg.connect(autocommit=True, **again, **more)
 
 
@@ -52,15 +52,15 @@ async def connect_async(
     Args:
         pinned: False for a session that has to be as others are; it must look nothing up.
     """
-    words = _words(conninfo, application_name, "")
+    arguments = _words(conninfo, application_name, "")
 
     async def connected(settings: Mapping[str, str]) -> psycopg.AsyncConnection[Any]:
         try:
-            return await psycopg.AsyncConnection.connect(autocommit=True, **_with(words, settings), **more)
+            return await psycopg.AsyncConnection.connect(autocommit=True, **_with(arguments, settings), **more)
         except psycopg.OperationalError as refusal:
             if not _is_of_mule(refusal):
                 raise
-        again = {**_with(words, settings), **_FROM_MULE}
+        again = {**_with(arguments, settings), **_FROM_MULE}
         return await psycopg.AsyncConnection.connect(autocommit=True, **again, **more)
 
     return await (pinned_first(connected) if pinned else connected({}))
@@ -73,10 +73,10 @@ def _is_of_mule(refusal: psycopg.OperationalError) -> bool:
 
 def _words(conninfo: ConnInfo, application_name: str, options: str) -> dict[str, Any]:
     """Keyword arguments of psycopg."""
-    words: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
-    options = f"{words.get('options', '')} {options}".strip()
-    return {**words, "application_name": application_name, "options": options}
+    arguments: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
+    options = f"{arguments.get('options', '')} {options}".strip()
+    return {**arguments, "application_name": application_name, "options": options}
 
 
-def _with(words: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
-    return {**words, "options": with_settings(words["options"], settings)}
+def _with(arguments: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
+    return {**arguments, "options": with_settings(arguments["options"], settings)}

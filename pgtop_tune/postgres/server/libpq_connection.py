@@ -216,10 +216,10 @@ async def connect(
         TimeoutError: There was no answer.
         PasswordNeeded: It wants a password.
     """
-    own = {name: value for name, value in settings.items() if name in _OWN_KEYWORDS}
-    others = {name: value for name, value in settings.items() if name not in _OWN_KEYWORDS}
-    words = {**arguments, **own, "options": with_settings(arguments.get("options", ""), others)}
-    given_s = int(words.pop("connect_timeout", None) or 0)
+    own_settings = {name: value for name, value in settings.items() if name in _OWN_KEYWORDS}
+    other_settings = {name: value for name, value in settings.items() if name not in _OWN_KEYWORDS}
+    keywords = {**arguments, **own_settings, "options": with_settings(arguments.get("options", ""), other_settings)}
+    given_s = int(keywords.pop("connect_timeout", None) or 0)
     wait_s = float(max(given_s, 2)) if given_s > 0 else timeout_s
     try:
         async with asyncio.timeout(wait_s):
@@ -227,7 +227,7 @@ async def connect(
                 autocommit=True,
                 cursor_factory=psycopg.AsyncRawCursor,
                 row_factory=_rows_of,
-                **words,
+                **keywords,
             )
     except psycopg.errors.ConnectionTimeout:
         raise TimeoutError from None

@@ -156,7 +156,7 @@ def _places(endpoint: ServerEndpoint) -> set[tuple[str, int]]:
         return {(os.path.realpath(endpoint.host), endpoint.port)}
     name = endpoint.address
     try:
-        found = socket.getaddrinfo(name, endpoint.port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(name, endpoint.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return {(name, endpoint.port)}
-    return {(str(address[0]).partition("%")[0], endpoint.port) for *_, address in found}
+    return {(str(address[0]).partition("%")[0], endpoint.port) for *_, address in addresses}

@@ -46,8 +46,8 @@ def marked(text: str) -> str:
     The mark stands behind the first word: what stands before it pg_stat_statements drops, what stands last may be cut.
     Not for what others send as well (BEGIN, COMMIT, SET): from PostgreSQL 16 on such a statement has one query id.
     """
-    verb, *rest = text.split(maxsplit=1)
-    return " ".join((verb, OWN_MARK, *rest))
+    verb, *tail = text.split(maxsplit=1)
+    return " ".join((verb, OWN_MARK, *tail))
 
 
 # Parameters that end a statement or a session after a while: our own sessions have none, so that one that is set
@@ -92,9 +92,9 @@ def of_major(major: int) -> tuple[str, ...]:
     return tuple(name for name, since in LIMITS.items() if major >= since)
 
 
-def bites(words: str, sqlstate: str) -> bool:
+def bites(message: str, sqlstate: str) -> bool:
     """Whether a limit may have ended a session, by the words and the sqlstate of its failure."""
-    return sqlstate in _BITES or (not sqlstate and _CUT.search(words) is not None)
+    return sqlstate in _BITES or (not sqlstate and _CUT.search(message) is not None)
 
 
 def ended_by_limit(message: str, sqlstate: str) -> bool:
@@ -133,9 +133,9 @@ def as_set(row: Parameter, line: tuple[str, str] | None, *, from_start: bool) ->
 
 
 def _ms(text: str) -> int:
-    found = _VALUE.fullmatch(text)
-    size = dict(_UNITS_MS).get(found[2] or "ms") if found is not None else None
-    return round(float(found[1]) * size) if found is not None and size is not None else 0
+    match = _VALUE.fullmatch(text)
+    size = dict(_UNITS_MS).get(match[2] or "ms") if match is not None else None
+    return round(float(match[1]) * size) if match is not None and size is not None else 0
 
 
 def _shown(number: int) -> str:

@@ -65,15 +65,15 @@ class Resolving:
         pid, reading = self._child
         self._child = None
         try:
-            said = _all_of(reading)
+            answer = _all_of(reading)
         except BaseException:
             os.kill(pid, signal.SIGKILL)
             raise
         finally:
             os.close(reading)
         status = _status_of(pid)
-        if said.endswith(_WHOLE):
-            return _understood(json.loads(said))
+        if answer.endswith(_WHOLE):
+            return _understood(json.loads(answer))
         if status == -signal.SIGALRM:
             raise _too_late()
         return self._here()
@@ -110,20 +110,20 @@ class Resolving:
 
     def _said(self) -> dict[str, Any]:
         try:
-            found = self._here()
+            conninfo = self._here()
         except UsageProblem as problem:
             return {"refused": [problem.message, problem.hint]}
-        return found.as_json()
+        return conninfo.as_json()
 
 
 def _all_of(reading: int) -> bytes:
-    said = b""
+    answer = b""
     deadline_s = time.monotonic() + DEADLINE_S + _MARGIN_S
     while select.select([reading], [], [], max(deadline_s - time.monotonic(), 0.0))[0]:
         chunk = os.read(reading, _CHUNK_BYTES)
         if not chunk:
-            return said
-        said += chunk
+            return answer
+        answer += chunk
     raise _too_late()
 
 
@@ -144,7 +144,7 @@ def _too_late() -> ConnectionProblem:
     )
 
 
-def _understood(said: dict[str, Any]) -> ConnInfo:
-    if "refused" in said:
-        raise UsageProblem(*said["refused"])
-    return from_json(said)
+def _understood(answer: dict[str, Any]) -> ConnInfo:
+    if "refused" in answer:
+        raise UsageProblem(*answer["refused"])
+    return from_json(answer)

@@ -69,9 +69,9 @@ def unpinned(row: Parameter, line: tuple[str, str] | None) -> Parameter:
         row: What pg_settings shows in our session.
         line: Value and place in the files; None where they have none or we may not look.
     """
-    value, place = line if line is not None else (row.boot_val, "")
+    value, source_line = line if line is not None else (row.boot_val, "")
     source = "configuration file" if line is not None else "default"
-    return replace(row, setting=value, shown=value, reset_val=value, source=source, sourcefile=place)
+    return replace(row, setting=value, shown=value, reset_val=value, source=source, sourcefile=source_line)
 
 
 def schemas(setting: str, user: str) -> tuple[str, ...]:
@@ -79,16 +79,16 @@ def schemas(setting: str, user: str) -> tuple[str, ...]:
 
     Source: namespace.c (recomputeNamespacePath), varlena.c (SplitIdentifierString).
     """
-    found: list[str] = []
+    names: list[str] = []
     at = 0
     while at < len(setting):
         match = _ELEMENT.match(setting, at)
         if match is None or match.end() == at:
             raise UsageProblem(f"the server's {NAME} cannot be read: {setting}")
         name = match["quoted"].replace('""', '"') if match["quoted"] is not None else match["plain"].lower()
-        found += [user if name == "$user" else name] if name else []
+        names += [user if name == "$user" else name] if name else []
         at = match.end()
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(names))
 
 
 def catalog_first(names: Sequence[str]) -> str:
@@ -101,5 +101,5 @@ def catalog_first(names: Sequence[str]) -> str:
 
 def in_order(names: Sequence[str]) -> str:
     """A search_path of these schemas, behind pg_catalog, and temporary tables behind them."""
-    own = [quoted(name) for name in names if name not in ("pg_catalog", "pg_temp")]
-    return ", ".join((*own, "pg_temp"))
+    schema_names = [quoted(name) for name in names if name not in ("pg_catalog", "pg_temp")]
+    return ", ".join((*schema_names, "pg_temp"))

@@ -128,13 +128,13 @@ class PsycopgSession:
     that takes none has only the settings that stand there.
     """
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], conninfo: ConnInfo, own: OwnSessions) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[Any], conninfo: ConnInfo, our_sessions: OwnSessions) -> None:
         self._connection = connection
         self._conninfo = conninfo
-        self._own = own
+        self._own = our_sessions
         self._pid = connection.info.backend_pid
         self._pooled = True
-        own.pids.add(self._pid)
+        our_sessions.pids.add(self._pid)
 
     @property
     def backend_pid(self) -> int:
@@ -287,10 +287,10 @@ class PsycopgSession:
     async def _shown(self, connection: psycopg.AsyncConnection[Any]) -> str:
         """search_path as a session has it; SHOW looks no name up."""
         try:
-            found = await (await connection.execute("SHOW search_path")).fetchone()
+            row = await (await connection.execute("SHOW search_path")).fetchone()
         except psycopg.Error as error:
             raise self._told(error) from None
-        return str(found[0]) if found else ""
+        return str(row[0]) if row else ""
 
     async def _shown_elsewhere(self) -> str:
         try:
@@ -307,8 +307,8 @@ class PsycopgSession:
     async def _configured(self) -> str:
         [(scoped, default)] = await self.rows(_CONFIGURED)
         if scoped is None and (await self.rows(_MAY_READ_FILES))[0][0]:
-            found = await self.rows(own_sessions.IN_FILES, [[NAME]])
-            scoped = found[0][1] if found else None
+            lines = await self.rows(own_sessions.IN_FILES, [[NAME]])
+            scoped = lines[0][1] if lines else None
         return str(default if scoped is None else scoped)
 
     async def _fetched(self, sql: str, parameters: Sequence[object]) -> list[tuple[object, ...]]:
@@ -339,8 +339,10 @@ class PsycopgSession:
     def _told(self, error: psycopg.Error) -> PgtopError:
         state = sqlstate_of(error)
         if self._connection.broken or self._connection.closed or state.startswith(_CONNECTION_CLASSES):
-            words = server_words(error) or "the connection was cut"
-            return ConnectionProblem(f"{self._conninfo.describe()}: {words}", "the server may be restarting; try again")
+            message = server_words(error) or "the connection was cut"
+            return ConnectionProblem(
+                f"{self._conninfo.describe()}: {message}", "the server may be restarting; try again"
+            )
         return ServerProblem(server_words(error) or one_line(str(error), 2_000), sqlstate=state)
 
 
@@ -357,12 +359,12 @@ def reached_there(endpoint: ServerEndpoint, address: object, port: object) -> bo
     )
 
 
-async def open_sql_session(conninfo: ConnInfo, own: OwnSessions | None = None) -> PsycopgSession:
+async def open_sql_session(conninfo: ConnInfo, our_sessions: OwnSessions | None = None) -> PsycopgSession:
     """Connects.
 
     Args:
         conninfo: The server; its first database that lets us in.
-        own: Our sessions, left out of what the others do; None where nobody watches.
+        our_sessions: Our sessions, left out of what the others do; None where nobody watches.
 
     Raises:
         ConnectionProblem: Not there, or it does not let us in; in libpq's words.
@@ -374,13 +376,13 @@ async def open_sql_session(conninfo: ConnInfo, own: OwnSessions | None = None) -
         raise (await asyncio.to_thread(libpq_problem, error, conninfo)) from None
     except psycopg.OperationalError as error:
         needs_password = error.pgconn is not None and error.pgconn.needs_password
-        words = " ".join(str(error).removeprefix("connection failed: ").split())
+        message = " ".join(str(error).removeprefix("connection failed: ").split())
         kind = PasswordNeeded if needs_password else ConnectionProblem
-        raise kind(f"{conninfo.describe()}: {words}") from None
+        raise kind(f"{conninfo.describe()}: {message}") from None
     except (OSError, UnicodeError) as error:
         # psycopg looks host names up by itself, before libpq has a say.
         raise connection_problem(error, conninfo) from None
-    sql_session = PsycopgSession(connection, conninfo, own if own is not None else OwnSessions())
+    sql_session = PsycopgSession(connection, conninfo, our_sessions if our_sessions is not None else OwnSessions())
     try:
         await sql_session.settle()
     except BaseException:

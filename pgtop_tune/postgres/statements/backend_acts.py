@@ -72,25 +72,25 @@ class BackendActs(Struct, frozen=True):
 
     Attributes:
         conninfo: The server.
-        own: Our sessions.
+        our_sessions: Our sessions.
     """
 
     conninfo: ConnInfo
-    own: OwnSessions
+    our_sessions: OwnSessions
 
     async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
         """See `PostgresBackends.signal`."""
         async with self._connected(self.conninfo) as connection:
             return tuple([await self._signalled(connection, act, backend) for backend in backends])
 
-    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None) -> QueryPlan | PlanRisk:
+    async def explain(self, backend: BackendKey, seen_text: str, agreed: PlanRisk | None) -> QueryPlan | PlanRisk:
         """See `PostgresBackends.explain`."""
         async with self._connected(self.conninfo) as connection, _bounded(connection):
-            found = await whole_statement(connection, backend, seen)
+            statement = await whole_statement(connection, backend, seen_text)
             # Before anything is asked or tried that would be in vain.
-            explainable(connection, found)
-            candidates = await planners(connection, found)
-        return await self._by_one_of(candidates, found, agreed, explained)
+            explainable(connection, statement)
+            candidates = await planners(connection, statement)
+        return await self._by_one_of(candidates, statement, agreed, explained)
 
     async def plan_statement(self, statement: StatementToPlan, agreed: PlanRisk | None) -> QueryPlan | PlanRisk:
         """See `PostgresBackends.plan_statement`."""
@@ -106,18 +106,18 @@ class BackendActs(Struct, frozen=True):
         agreed: PlanRisk | None,
         plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
     ) -> T | PlanRisk:
-        found = SeenStatement(statement.query, statement.datname, statement.role)
-        if MASK in found.query:
+        seen_statement = SeenStatement(statement.query, statement.datname, statement.role)
+        if MASK in seen_statement.query:
             raise UsageProblem("the statement had a secret removed")
         async with self._connected(self.conninfo) as connection, _bounded(connection):
-            explainable(connection, found)
-            candidates = await planners(connection, found)
-        return await self._by_one_of(candidates, found, agreed, plan)
+            explainable(connection, seen_statement)
+            candidates = await planners(connection, seen_statement)
+        return await self._by_one_of(candidates, seen_statement, agreed, plan)
 
     async def _by_one_of(
         self,
         candidates: Sequence[str | None],
-        found: SeenStatement,
+        statement: SeenStatement,
         agreed: PlanRisk | None,
         plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
     ) -> T | PlanRisk:
@@ -128,7 +128,7 @@ class BackendActs(Struct, frozen=True):
                 conninfo = self.conninfo if role is None else self.conninfo.as_role(role)
                 try:
                     connection = await stack.enter_async_context(
-                        self._connected(replace(conninfo, dbname=found.datname))
+                        self._connected(replace(conninfo, dbname=statement.datname))
                     )
                 except ConnectionProblem as problem:
                     if role is None:
@@ -138,17 +138,17 @@ class BackendActs(Struct, frozen=True):
                 await stack.enter_async_context(_bounded(connection))
                 login = await login_role(connection, role)
                 if login is not None:
-                    risk = await unagreed(connection, found, login, not_as_session, agreed)
+                    risk = await unagreed(connection, statement, login, not_as_session, agreed)
                     if risk is not None:
                         return risk
-                    return await self._planned(replace(conninfo, dbname=found.datname), found, login, plan)
+                    return await self._planned(replace(conninfo, dbname=statement.datname), statement, login, plan)
                 not_as_session = f"{conninfo.describe()}: a pooler makes this a connection of another role"
         raise AssertionError("the operator's own role is always among them")
 
     async def _planned(
         self,
         conninfo: ConnInfo,
-        found: SeenStatement,
+        statement: SeenStatement,
         role: str,
         plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
     ) -> T:
@@ -157,11 +157,11 @@ class BackendActs(Struct, frozen=True):
         Only once that is harmless or agreed to: there, login triggers already run as the owner of the database wants.
         """
         async with self._connected(conninfo, pinned=False) as connection, _bounded(connection, _BEGIN):
-            return await plan(connection, found, role)
+            return await plan(connection, statement, role)
 
     async def _signalled(self, connection: Connection, act: BackendAct, backend: BackendKey) -> BackendResult:
         pid, started_ms = backend
-        if pid in self.own.pids:
+        if pid in self.our_sessions.pids:
             return BackendResult(backend, BackendOutcome.REFUSED, "one of our own sessions")
         if started_ms is None:
             return BackendResult(
@@ -169,8 +169,8 @@ class BackendActs(Struct, frozen=True):
             )
         try:
             async with _bounded(connection):
-                words = marked(signal_statement(act, backend))
-                row = await (await connection.execute(words.encode())).fetchone()
+                statement = marked(signal_statement(act, backend))
+                row = await (await connection.execute(statement.encode())).fetchone()
         except psycopg.errors.InsufficientPrivilege as error:
             return BackendResult(backend, BackendOutcome.NOT_PERMITTED, f"{server_words(error)}; {self._grant()}")
         if row is None:
@@ -194,11 +194,11 @@ class BackendActs(Struct, frozen=True):
                     conninfo, name, pinned=pinned, row_factory=dict_row, prepare_threshold=None
                 )
                 pid = connection.info.backend_pid
-                self.own.pids.add(pid)
+                self.our_sessions.pids.add(pid)
                 try:
                     yield connection
                 finally:
-                    self.own.pids.discard(pid)
+                    self.our_sessions.pids.discard(pid)
                     await connection.close()
         except TimeoutError:
             raise ConnectionProblem(f"{conninfo.describe()}: no answer within {_DEADLINE_S:.0f} s") from None

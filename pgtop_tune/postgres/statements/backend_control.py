@@ -45,13 +45,13 @@ class PostgresBackends:
         conninfo: The server; replaced when a password was typed.
     """
 
-    def __init__(self, conninfo: ConnInfo, own: OwnSessions | None = None) -> None:
+    def __init__(self, conninfo: ConnInfo, our_sessions: OwnSessions | None = None) -> None:
         """Args:
         conninfo: The server.
-        own: Our sessions: never signalled; the cost of these statements is counted there.
+        our_sessions: Our sessions: never signalled; the cost of these statements is counted there.
         """
         self.conninfo = conninfo
-        self._own = own if own is not None else OwnSessions()
+        self._own = our_sessions if our_sessions is not None else OwnSessions()
 
     def statement(self, act: BackendAct, backend: BackendKey) -> str:
         """The exact SQL `signal` would run, for the screen."""
@@ -68,7 +68,9 @@ class PostgresBackends:
         """
         return await (await self._acts()).signal(act, backends)
 
-    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
+    async def explain(
+        self, backend: BackendKey, seen_text: str, agreed: PlanRisk | None = None
+    ) -> QueryPlan | PlanRisk:
         """The plan of a session's statement, or what has to be agreed to before it is made.
 
         The statement is not executed, but planning executes functions in it. So it is planned by the session's own
@@ -77,7 +79,7 @@ class PostgresBackends:
 
         Args:
             backend: Which session.
-            seen: Its statement as the operator saw it, perhaps only the first 500 characters.
+            seen_text: Its statement as the operator saw it, perhaps only the first 500 characters.
             agreed: The risk that the operator has agreed to; None before the question.
 
         Returns:
@@ -88,7 +90,7 @@ class PostgresBackends:
             ServerProblem: The server refuses it.
             ConnectionProblem: The server, or the session's database, does not let us in.
         """
-        return await (await self._acts()).explain(backend, seen, agreed)
+        return await (await self._acts()).explain(backend, seen_text, agreed)
 
     async def plan_statement(self, statement: StatementToPlan, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
         """The plan of a statement of pg_stat_statements; as `plan_shape`."""

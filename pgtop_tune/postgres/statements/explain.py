@@ -45,7 +45,7 @@ async def powers(connection: Connection, role: str) -> tuple[str, ...]:
     text = queries.sql("role_powers", connection.info.server_version // 10_000)
     cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
     rows = await (await cursor.execute(marked(text).encode(), (role, list(PREDEFINED)))).fetchall()
-    found = []
+    rights = []
     for row in rows:
         name = row["name"]
         if row[SUPERUSER]:
@@ -53,12 +53,12 @@ async def powers(connection: Connection, role: str) -> tuple[str, ...]:
             return ("a superuser" if name == role else f"a member of {name}, a superuser",)
         attributes = [attribute for attribute in ATTRIBUTES if row[attribute]]
         if name == role:
-            found += attributes
+            rights += attributes
         elif attributes:
-            found.append(f"a member of {name} ({', '.join(attributes)})")
+            rights.append(f"a member of {name} ({', '.join(attributes)})")
         else:
-            found.append(f"a member of {name}")
-    return tuple(found)
+            rights.append(f"a member of {name}")
+    return tuple(rights)
 
 
 # The shape of a plan: nodes, indexes and the order of joins, without costs and conditions. Pure.
@@ -82,13 +82,13 @@ def _nodes(node: Any, depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         return
     named = "".join(f"{node[key]} " for key, plain in _UNSAID.items() if node.get(key, plain) != plain)
-    words = f"{named}{node.get('Operation') or node['Node Type']}"
+    line = f"{named}{node.get('Operation') or node['Node Type']}"
     if index := node.get("Index Name"):
-        words += f" using {index}"
+        line += f" using {index}"
     if on := next((node[key] for key in _ON if node.get(key)), None):
-        words += f" on {on}"
+        line += f" on {on}"
     subplan = node.get("Subplan Name")
-    yield "  " * depth + (f"{subplan}: " if subplan else "") + words
+    yield "  " * depth + (f"{subplan}: " if subplan else "") + line
     for below in node.get("Plans", ()):
         yield from _nodes(below, depth + 1)
 
@@ -147,7 +147,7 @@ def plain_query(text: str) -> PlainQuery:
     Raises:
         UsageProblem: It is none, or more than one, or not complete; the message says which.
     """
-    words: list[str] = []
+    keywords: list[str] = []
     depth = 0
     # A union may begin with parentheses; words are looked at as deep as the first one stands.
     looked_at = 0
@@ -168,19 +168,19 @@ def plain_query(text: str) -> PlainQuery:
                 raise UsageProblem("the text is not a complete statement: a closing parenthesis without an opening one")
         elif kind == "placeholder":
             placeholders = True
-        elif depth <= looked_at or not words:
-            looked_at = looked_at if words else depth
-            words.append(token.upper() if kind == "word" else "")
-        if words and words[0] not in _PLAIN:
+        elif depth <= looked_at or not keywords:
+            looked_at = looked_at if keywords else depth
+            keywords.append(token.upper() if kind == "word" else "")
+        if keywords and keywords[0] not in _PLAIN:
             raise UsageProblem(
-                f"EXPLAIN takes only plain queries, and this begins with {words[0] or 'something else'}",
+                f"EXPLAIN takes only plain queries, and this begins with {keywords[0] or 'something else'}",
                 "SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES, TABLE and WITH are plain",
             )
-    if not words:
+    if not keywords:
         raise UsageProblem("the text has no plain query")
     if depth:
         raise UsageProblem("the text is not a complete statement: a parenthesis is open")
-    if any(word == "INTO" and before not in _TARGETED for before, word in pairwise(words)):
+    if any(word == "INTO" and before not in _TARGETED for before, word in pairwise(keywords)):
         raise UsageProblem("SELECT INTO makes a table; it is not explained")
     return PlainQuery(text[:end].strip(), placeholders)
 
@@ -232,13 +232,13 @@ class SeenStatement(Struct, frozen=True):
     role: str
 
 
-async def whole_statement(connection: Connection, backend: BackendKey, seen: str) -> SeenStatement:
+async def whole_statement(connection: Connection, backend: BackendKey, seen_text: str) -> SeenStatement:
     """The statement an operator saw, in full.
 
     Args:
         connection: To any database of the server.
         backend: Which session.
-        seen: What was on the screen: the first `QUERY_CHARACTERS` at most.
+        seen_text: What was on the screen: the first `QUERY_CHARACTERS` at most.
 
     Raises:
         UsageProblem: The session is gone, its text is cut or hidden, or it has another statement by now.
@@ -248,33 +248,33 @@ async def whole_statement(connection: Connection, backend: BackendKey, seen: str
     row = await (await cursor.execute(marked(text).encode(), backend)).fetchone()
     if row is None or row["datname"] is None:
         raise UsageProblem("the session has ended, or runs no queries")
-    if seen == HIDDEN_QUERY or not seen:
+    if seen_text == HIDDEN_QUERY or not seen_text:
         raise UsageProblem("this role may not see the session's query", "pg_monitor lets it")
     role = row["role"] or ""
-    whole = bytes(row["query"] or b"")
+    full_text = bytes(row["query"] or b"")
     most_bytes = row["most_bytes"] - _LONGEST_CHARACTER
-    if shown_query(whole) == seen:
+    if shown_query(full_text) == seen_text:
         if row["query_bytes"] >= most_bytes:
             raise UsageProblem(
                 f"the server keeps only the first {row['most_bytes'] - 1} bytes of a statement, and this one is longer",
                 "raise track_activity_query_size (needs a restart)",
             )
-        return SeenStatement(whole.decode("utf-8", "replace"), row["datname"], role)
-    if MASK in seen:
+        return SeenStatement(full_text.decode("utf-8", "replace"), row["datname"], role)
+    if MASK in seen_text:
         raise UsageProblem("the session runs another statement now, and this one had a secret removed")
-    if len(seen) < QUERY_CHARACTERS and len(seen.encode("utf-8", "replace")) < most_bytes:
-        return SeenStatement(seen, row["datname"], role)
+    if len(seen_text) < QUERY_CHARACTERS and len(seen_text.encode("utf-8", "replace")) < most_bytes:
+        return SeenStatement(seen_text, row["datname"], role)
     raise UsageProblem("the session runs another statement now, and only the beginning of this one is known")
 
 
-def explainable(connection: Connection, found: SeenStatement) -> PlainQuery:
+def explainable(connection: Connection, statement: SeenStatement) -> PlainQuery:
     """The query in a statement that this server can plan without its session.
 
     Raises:
         UsageProblem: Not one complete plain query.
         ServerProblem: It has placeholders and the server is older than 16.
     """
-    query = plain_query(found.query)
+    query = plain_query(statement.query)
     major = connection.info.server_version // 10_000
     if query.placeholders and major < _GENERIC_SINCE:
         raise ServerProblem(
@@ -284,34 +284,34 @@ def explainable(connection: Connection, found: SeenStatement) -> PlainQuery:
     return query
 
 
-async def explained(connection: Connection, found: SeenStatement, role: str) -> QueryPlan:
+async def explained(connection: Connection, seen_statement: SeenStatement, role: str) -> QueryPlan:
     """The plan, as the server writes it. The statement is not executed; functions in it may be, as this role.
 
     Args:
         connection: To the database of the session, in a transaction that is read-only and rolled back, with the
             search_path of the role: names in the statement are found along it.
-        found: The statement.
+        seen_statement: The statement.
         role: The role that is logged in there.
 
     Raises:
         UsageProblem, ServerProblem: See `explainable`.
         psycopg.Error: The server refuses it.
     """
-    query = explainable(connection, found)
+    query = explainable(connection, seen_statement)
     statement = explain_statement(query)
     return QueryPlan(
         lines=tuple(map(str, await _answers(connection, query, statement))),
         statement=statement,
-        database=found.datname,
+        database=seen_statement.datname,
         user=role,
-        session_role=found.role,
+        session_role=seen_statement.role,
         generic=query.placeholders,
     )
 
 
-async def planned_shape(connection: Connection, found: SeenStatement, role: str) -> PlanShape:
+async def planned_shape(connection: Connection, seen_statement: SeenStatement, role: str) -> PlanShape:
     """The shape of the plan; arguments and errors as of `explained`."""
-    query = explainable(connection, found)
+    query = explainable(connection, seen_statement)
     answers = await _answers(connection, query, explain_statement(query, "FORMAT JSON, COSTS OFF"))
     nodes = shape_of(answers[0] if answers else None)
     if not nodes:
@@ -348,21 +348,21 @@ async def _parsed(connection: Connection, text: str) -> None:
 # the operator; a powerful role only once the operator has agreed to it.
 
 
-async def planners(connection: Connection, found: SeenStatement) -> tuple[str | None, ...]:
+async def planners(connection: Connection, statement: SeenStatement) -> tuple[str | None, ...]:
     """Roles that may plan a statement, to be tried in this order; None is the operator's own, which stands last.
 
     The session's own role comes first, but not a powerful one where the operator's is an ordinary one.
 
     Args:
         connection: The operator's.
-        found: The statement.
+        statement: The statement.
     """
     operator, _ = await _logged_in_as(connection)
-    if found.role in ("", operator):
+    if statement.role in ("", operator):
         return (None,)
-    if await powers(connection, found.role) and not await powers(connection, operator):
+    if await powers(connection, statement.role) and not await powers(connection, operator):
         return (None,)
-    return found.role, None
+    return statement.role, None
 
 
 async def login_role(connection: Connection, role: str | None) -> str | None:
@@ -379,24 +379,24 @@ async def login_role(connection: Connection, role: str | None) -> str | None:
 
 
 async def unagreed(
-    connection: Connection, found: SeenStatement, role: str, not_as_session: str, agreed: PlanRisk | None
+    connection: Connection, statement: SeenStatement, role: str, not_as_session: str, agreed: PlanRisk | None
 ) -> PlanRisk | None:
     """The risk of planning, where the role of this connection is powerful and that was not agreed to; else None.
 
     Args:
         connection: To the database of the session.
-        found: The statement.
+        statement: The statement.
         role: The role that is logged in there.
         not_as_session: Why the session's own role does not plan.
         agreed: See `PostgresBackends.explain`.
     """
     found_powers = await powers(connection, role)
     risk = PlanRisk(
-        query=found.query,
-        database=found.datname,
+        query=statement.query,
+        database=statement.datname,
         role=role,
         powers=found_powers,
-        session_role=found.role,
+        session_role=statement.role,
         not_as_session=not_as_session,
     )
     agreed_to = agreed is not None and replace(agreed, not_as_session=not_as_session) == risk

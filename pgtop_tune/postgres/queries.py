@@ -21,7 +21,7 @@ OLDEST_MAJOR: Final = 14
 
 @cache
 def inventory() -> dict[str, tuple[int, ...]]:
-    """Names of all queries, each with the first majors of its variants, ascending."""
+    """Return the names of all queries, each with the first majors of its variants, ascending."""
     majors_by_name: dict[str, list[int]] = {}
     for entry in _DIRECTORY.iterdir():
         match = _NAME.fullmatch(entry.name)
@@ -32,10 +32,10 @@ def inventory() -> dict[str, tuple[int, ...]]:
 
 @cache
 def sql(name: str, major: int) -> str:
-    """The text of a query for a server of this major, without comment lines.
+    """Return the text of a query for a server of this major, without comment lines.
 
     Raises:
-        LookupError: No such query, or none for so old a server.
+        LookupError: There is no such query, or none for so old a server.
     """
     fitting = [first for first in inventory()[name] if first <= major]
     if not fitting:

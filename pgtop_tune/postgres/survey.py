@@ -1,6 +1,6 @@
-"""Asks databases a few questions of their own, each once: every database in parallel, bounded, those that refuse told.
+"""Survey of all databases of a server: each query runs once in each database, a few databases at a time.
 
-Sessions are those of the sampler: read-only, no waiting for locks, limited in time.
+Sessions are like those of the sampler: read-only, without waiting for locks, limited in time.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 
 AT_ONCE: Final = 4
-"""Databases asked at the same time."""
+"""Databases read at the same time."""
 _STATEMENT_S: Final = 10
 _ANSWER_S: Final = _STATEMENT_S + 3.0
 _DATABASES: Final = (
     "SELECT datname::text, datallowconn, datname = current_database() FROM pg_database WHERE NOT datistemplate"
     " ORDER BY pg_stat_get_db_xact_commit(oid) DESC, datname"
 )
-"""The busiest first: of thousands not all may be asked in time."""
+"""Query for the databases, the busiest first: of thousands not all may be read in time."""
 _STILL_THERE: Final = "SELECT datname::text FROM pg_database"
 _GONE: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedObjectError, asyncpg.InternalServerError)
-"""What a query meets whose snapshot still has a relation that was dropped by now: asked once more."""
+"""Errors of a query whose snapshot has a relation that was dropped since: it is sent once more."""
 _HIDDEN: Final = "other databases"
 _CLOSED: Final = "takes no connections (datallowconn)"
 
@@ -47,12 +47,12 @@ Row = Mapping[str, Any]
 
 
 class DatabaseAnswer(Struct, frozen=True):
-    """What one database said.
+    """Answers of one database.
 
     Attributes:
         database: Its name.
-        answers: By the name of the query: rows, or why there are none.
-        refused: Why it could not be asked at all; "" when it could. Foreign text.
+        answers: Rows by the name of the query, or the reason why there are none.
+        refused: Reason why the database could not be read; "" when it could. Foreign text.
     """
 
     database: str
@@ -61,12 +61,12 @@ class DatabaseAnswer(Struct, frozen=True):
 
 
 class Survey(Struct, frozen=True):
-    """What a server said.
+    """Answers of a server.
 
     Attributes:
-        here: The database that is connected to, by what was asked once.
-        everywhere: All databases but templates, in the order of their names, by what was asked in each; without those
-            that were dropped meanwhile.
+        here: Answers of the connected database to the queries that are sent once.
+        everywhere: Answers of all databases but templates, in the order of their names, to the queries that are sent to
+            each; without databases that were dropped in between.
     """
 
     here: DatabaseAnswer
@@ -82,25 +82,25 @@ async def survey(
     everywhere: Sequence[str],
     limit_s: float,
 ) -> Survey:
-    """The answers of the database that is connected to, and of all others at the same time.
+    """Read the answers of the connected database, and of all others at the same time.
 
     Args:
         conninfo: The server.
         our_sessions: Our sessions.
-        major: Of the server.
-        here: Queries (`queries.sql`) that are asked once.
-        everywhere: Those that are asked in every database.
-        limit_s: For how long questions are asked in the other databases; what was not asked by then has that reason.
+        major: Major version of the server.
+        here: Queries (`queries.sql`) that are sent once.
+        everywhere: Queries that are sent to every database.
+        limit_s: Time within which queries are sent to the other databases; later ones are Unavailable.
 
     Raises:
-        ConnectionProblem: The server is not there, or gone.
+        ConnectionProblem: The server is not there, or the connection is lost.
     """
     session = _Session(conninfo, our_sessions, major)
     await session.open()
     other_answers: asyncio.Future[list[DatabaseAnswer]] | None = None
     try:
         within, hidden = await _databases(session.connection) if everywhere else ({}, ())
-        other_databases = _Rest(conninfo, our_sessions, major, everywhere, limit_s)
+        other_databases = _OtherDatabases(conninfo, our_sessions, major, everywhere, limit_s)
         other_answers = asyncio.gather(
             *(other_databases.ask(name, allows) for name, (allows, is_here) in within.items() if not is_here)
         )
@@ -113,7 +113,7 @@ async def survey(
     finally:
         if other_answers is not None:
             other_answers.cancel()
-            # One that is cancelled and not waited for is told of on stderr when it is collected.
+            # A cancelled future that is not awaited is reported on stderr.
             await asyncio.gather(other_answers, return_exceptions=True)
         await session.connection.aclose()
     answers |= {answer.database: answer for answer in hidden}
@@ -122,7 +122,7 @@ async def survey(
 
 
 async def _databases(connection: ReadConnection) -> tuple[dict[str, tuple[bool, bool]], tuple[DatabaseAnswer, ...]]:
-    """Databases by name, whether each takes connections and whether it is ours; and a row for those that are hidden."""
+    """Return databases by name, each with whether it accepts connections and is ours; and an answer for hidden ones."""
     try:
         rows = await connection.fetch(_DATABASES)
     except asyncpg.PostgresError as error:
@@ -131,8 +131,8 @@ async def _databases(connection: ReadConnection) -> tuple[dict[str, tuple[bool, 
     return {str(name): (bool(allows), bool(connected)) for name, allows, connected in rows}, ()
 
 
-class _Rest:
-    """Databases besides the one that is connected to, some at a time; arguments as those of `survey`."""
+class _OtherDatabases:
+    """The databases that are not connected, some at a time; arguments as those of `survey`."""
 
     def __init__(
         self, conninfo: ConnInfo, our_sessions: OwnSessions, major: int, names: Sequence[str], limit_s: float
@@ -147,7 +147,7 @@ class _Rest:
         self._until_s = self._clock() + limit_s
 
     async def ask(self, database: str, allows: bool) -> DatabaseAnswer:
-        """One of them."""
+        """Read one database."""
         if not allows:
             return DatabaseAnswer(database, refused=_CLOSED)
         conninfo = replace(self._conninfo, dbname=database)
@@ -175,7 +175,7 @@ class _Rest:
         return f"not asked: {self._limit_s:.0f} s have passed"
 
     async def _answer(self, session: _Session, name: str) -> Sequence[Row] | Unavailable:
-        """None of the questions begins after the limit, so a slow database cannot hold up all of them for long."""
+        """Send a query, unless the limit is over: a slow database cannot delay all of them for long."""
         return Unavailable(Reason.NO_ANSWER, self._late) if self._over else await session.answer(name)
 
 
@@ -183,7 +183,7 @@ async def _opened(conninfo: ConnInfo, our_sessions: OwnSessions) -> ReadConnecti
     connection = await open_connection(conninfo, our_sessions, _ANSWER_S)
     try:
         if not connection.pooled:
-            # What is set behind a pooler is found by whoever is lent the same session; there the usual limit stands.
+            # Behind a pooler, the next client of the session would find this setting; the usual limit applies there.
             await connection.execute(f"SET {OWN_MARK} statement_timeout = '{_STATEMENT_S}s'")
     except BaseException:
         connection.terminate()
@@ -192,10 +192,10 @@ async def _opened(conninfo: ConnInfo, our_sessions: OwnSessions) -> ReadConnecti
 
 
 class _Session:
-    """A session in one database, and the next one where files of the server hold up the first for ever.
+    """A session in one database, which is replaced when files of the server block it for ever.
 
     Attributes:
-        connection: Its own, from `open` on.
+        connection: Its connection, from `open` on.
     """
 
     connection: ReadConnection
@@ -210,10 +210,10 @@ class _Session:
         self.connection = await _opened(self._conninfo, self._own)
 
     async def answer(self, name: str) -> Sequence[Row] | Unavailable:
-        """Return rows of a question, or why there are none.
+        """Return the rows of a query, or the reason why there are none.
 
         Raises:
-            ConnectionProblem: The server is gone.
+            ConnectionProblem: The connection is lost.
         """
         stuck = dict(self._own.stuck)
         try:
@@ -253,7 +253,7 @@ def _masked(value: Any) -> Any:
     return without_secrets(value) if isinstance(value, str) else value
 
 
-# How much data a server holds: asked once, within a few seconds.
+# The size of a server's data, read once, within a few seconds.
 
 _LONGEST: Final = "5s"
 _CANCELED: Final = "57014"
@@ -266,14 +266,14 @@ SELECT sum(CASE WHEN permitted THEN pg_database_size(oid) END)::bigint, count(*)
 
 
 async def data_bytes(conninfo: ConnInfo) -> int | Unavailable:
-    """The size of all databases that take connections: pg_database_size() of each, added up.
+    """Return the size of all databases that accept connections: the sum of pg_database_size().
 
     Returns:
-        NO_PERMISSION where some are closed to this role, TOO_SLOW where the server needs more than 5 s: it looks at
-        every file.
+        NO_PERMISSION where some are closed to this role, TOO_SLOW where the server needs more than 5 s, because it
+        reads the size of every file.
 
     Raises:
-        ConnectionProblem: The server is not there or does not let us in.
+        ConnectionProblem: The server is not there or refuses us.
     """
     sql_session = await open_sql_session(conninfo)
     try:

@@ -1,6 +1,6 @@
 """Actions on the server's sessions, with psycopg: signals and EXPLAIN.
 
-Each act opens a connection of its own and closes it: acts are rare, and none may wait for another.
+Each action opens a connection of its own: actions are rare, and none may wait for another.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ _LIMITS: Final = (
     " pg_catalog.set_config('idle_in_transaction_session_timeout', '10s', true)"
 )
 _BEGIN: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {_LIMITS}")
-"""For one transaction: a pooler knows no startup options, and lends the session to others after it."""
+"""Begin of a transaction with its limits: a pooler accepts no start-up options, and lends the session to others."""
 _BEGIN_PINNED: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {pin(local=True)}, {_LIMITS}")
 _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
-"""Beginnings of SQLSTATEs that speak of the connection, not of a statement."""
+"""Beginnings of sqlstates about the connection, not about a statement."""
 
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 T = TypeVar("T")
 
 
 class BackendActs(Struct, frozen=True):
-    """See `PostgresBackends`, whose methods these are.
+    """Implementation of `PostgresBackends`.
 
     Attributes:
         conninfo: The server.
@@ -87,7 +87,7 @@ class BackendActs(Struct, frozen=True):
         """See `PostgresBackends.explain`."""
         async with self._connected(self.conninfo) as connection, _bounded(connection):
             statement = await whole_statement(connection, backend, seen_text)
-            # Before anything is asked or tried that would be in vain.
+            # First, because the following steps would be in vain.
             explainable(connection, statement)
             candidates = await planners(connection, statement)
         return await self._by_one_of(candidates, statement, agreed, explained)
@@ -121,7 +121,7 @@ class BackendActs(Struct, frozen=True):
         agreed: PlanRisk | None,
         plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
     ) -> T | PlanRisk:
-        """Plans as the first role that gets in, if that is harmless or agreed to."""
+        """Plan as the first role that can log in, if that is harmless or agreed to."""
         not_as_session = ""
         async with contextlib.AsyncExitStack() as stack:
             for role in candidates:
@@ -152,9 +152,9 @@ class BackendActs(Struct, frozen=True):
         role: str,
         plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
     ) -> T:
-        """Plans in a session that is as the role's own: names in the statement are found along its search_path.
+        """Plan in a session like the role's own: names in the statement are looked up in its search_path.
 
-        Only once that is harmless or agreed to: there, login triggers already run as the owner of the database wants.
+        Only once that is harmless or agreed to, because login triggers of the database run in such a session.
         """
         async with self._connected(conninfo, pinned=False) as connection, _bounded(connection, _BEGIN):
             return await plan(connection, statement, role)
@@ -186,7 +186,7 @@ class BackendActs(Struct, frozen=True):
 
     @contextlib.asynccontextmanager
     async def _connected(self, conninfo: ConnInfo, *, pinned: bool = True) -> AsyncIterator[Connection]:
-        """A connection for one act, within a deadline; psycopg's words become ours on the way out."""
+        """Open a connection for one action, within a deadline; exceptions of psycopg become ours."""
         name = f"{APPLICATION_NAME} control"
         try:
             async with asyncio.timeout(_DEADLINE_S):
@@ -208,7 +208,7 @@ class BackendActs(Struct, frozen=True):
             if sqlstate_of(error) and not sqlstate_of(error).startswith(_CONNECTION_CLASSES):
                 raise ServerProblem(server_words(error), sqlstate=sqlstate_of(error)) from None
             if isinstance(error, psycopg.OperationalError) and not sqlstate_of(error):
-                # Asked for another role, asyncpg would send the password of PGPASSWORD.
+                # For another role, asyncpg would send the password of PGPASSWORD.
                 asks = conninfo.user == self.conninfo.user and refused_in_other_words(error)
                 state = await refusal(conninfo) if asks else ""
                 raise (await asyncio.to_thread(libpq_problem, error, conninfo, state)) from None
@@ -217,12 +217,12 @@ class BackendActs(Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def _bounded(connection: Connection, begin: str = _BEGIN_PINNED) -> AsyncIterator[None]:
-    """A transaction that cannot write, within time limits; rolled back in the end."""
+    """Run a transaction that cannot write, within time limits; roll it back at the end."""
     await connection.execute(begin.encode())
     try:
         yield
     except Exception:
-        # Not after a cancellation: a server that hangs would hang this, too.
+        # Not after a cancellation: with a server that hangs, this would hang, too.
         if not connection.closed:
             await connection.execute("ROLLBACK")
         raise

@@ -1,8 +1,8 @@
-"""EXPLAIN of what a session runs: plain EXPLAIN, of one complete plain query, as its own role, in a transaction that
+"""EXPLAIN of a session's statement: plain EXPLAIN, of one complete plain query, as its own role, in a transaction that
 may not write.
 
-Planning executes functions of the statement (`planning_role` says as whom), and a read-only transaction does not stop
-all of what they may do: COPY TO PROGRAM, for one.
+Planning executes functions of the statement (`planners` chooses the role), and a read-only transaction does not prevent
+all of their effects, such as COPY TO PROGRAM.
 """
 
 from __future__ import annotations
@@ -30,17 +30,22 @@ from pgtop_tune.postgres.server.own_sessions import marked
 
 SUPERUSER: Final = "SUPERUSER"
 ATTRIBUTES: Final = ("CREATEROLE", "REPLICATION", "BYPASSRLS")
-"""Making and altering roles; copying all data and keeping WAL; reading what row security hides."""
+"""Attributes of powerful roles: to create and alter roles; to copy all data and keep WAL; to bypass row security."""
 
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 
 
 async def powers(connection: Connection, role: str) -> tuple[str, ...]:
-    """The rights of a role that foreign code should not have, in words; () for an ordinary role.
+    """Return the rights of a role that foreign code should not have, in words; () for an ordinary role.
+
+    Planning a statement runs functions in it, as the role that plans, and that code may become any role that the login
+    role may become, because SET ROLE ends with RESET ROLE. So a role has the powers of every role of which it is a
+    member, inherited or not. Source: PostgreSQL documentation, "Role Attributes" and "Predefined Roles"; pg_has_role(…,
+    'MEMBER').
 
     Args:
-        connection: To the server.
-        role: A role of it.
+        connection: Connection to the server.
+        role: A role of the server.
     """
     text = queries.sql("role_powers", connection.info.server_version // 10_000)
     cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
@@ -49,7 +54,7 @@ async def powers(connection: Connection, role: str) -> tuple[str, ...]:
     for row in rows:
         name = row["name"]
         if row[SUPERUSER]:
-            # A superuser is a member of every role: naming more says nothing.
+            # A superuser is a member of every role, so further roles add nothing.
             return ("a superuser" if name == role else f"a member of {name}, a superuser",)
         attributes = [attribute for attribute in ATTRIBUTES if row[attribute]]
         if name == role:
@@ -67,11 +72,11 @@ _MOST_NODES: Final = 400
 _DEEPEST: Final = 100
 _ON: Final = ("Relation Name", "Function Name", "CTE Name", "Tuplestore Name", "Table Function Name")
 _UNSAID: Final = {"Strategy": "Plain", "Join Type": "Inner", "Partial Mode": "Simple"}
-"""What EXPLAIN in text leaves out, too."""
+"""Usual values, which the text format of EXPLAIN leaves out as well."""
 
 
 def shape_of(explained: Any) -> tuple[str, ...]:
-    """Lines of EXPLAIN (FORMAT JSON, COSTS OFF), a node each; () of what is no plan."""
+    """Return the lines of EXPLAIN (FORMAT JSON, COSTS OFF), one for each node; () for anything but a plan."""
     try:
         return tuple(_nodes(explained[0]["Plan"], 0))[:_MOST_NODES]
     except (KeyError, IndexError, TypeError, AttributeError):
@@ -93,15 +98,14 @@ def _nodes(node: Any, depth: int) -> Iterator[str]:
         yield from _nodes(below, depth + 1)
 
 
-# Whether a text is one complete plain query that EXPLAIN may see. Pure.
+# Check that a text is one complete plain query for EXPLAIN. Pure.
 #
-# Not a parser: it tells comments, quotes and words apart, as PostgreSQL's scanner does, and refuses whatever it is
-# not
-# sure of. The server's own parser has the last word before anything is run (`explain`).
+# This is no parser: it distinguishes comments, quotes and words, as PostgreSQL's scanner does, and refuses everything
+# uncertain. The server's own parser decides before anything is run (`explain`).
 
 _PLAIN: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "WITH", "TABLE")
 _TARGETED: Final = ("INSERT", "MERGE")
-"""Words before an INTO that names what is written to."""
+"""Words before an INTO that names the target table."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -130,7 +134,7 @@ class PlainQuery(Struct, frozen=True):
     """A query that EXPLAIN may see.
 
     Attributes:
-        text: Without a semicolon at its end.
+        text: The query without a semicolon at its end.
         placeholders: Whether it has $1, $2, ….
     """
 
@@ -139,17 +143,17 @@ class PlainQuery(Struct, frozen=True):
 
 
 def plain_query(text: str) -> PlainQuery:
-    """The query in this text.
+    """Return the query in a text.
 
     Args:
-        text: A statement as pg_stat_activity has it; foreign.
+        text: A statement of pg_stat_activity; foreign.
 
     Raises:
-        UsageProblem: It is none, or more than one, or not complete; the message says which.
+        UsageProblem: The text is no query, several statements, or an incomplete one; the message says which.
     """
     keywords: list[str] = []
     depth = 0
-    # A union may begin with parentheses; words are looked at as deep as the first one stands.
+    # A union may begin with parentheses; words count up to the depth of the first one.
     looked_at = 0
     end: int | None = None
     placeholders = False
@@ -186,7 +190,7 @@ def plain_query(text: str) -> PlainQuery:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
-    """Kind, text and place of everything that is neither blank nor comment."""
+    """Yield kind, text and position of each token that is neither blank nor comment."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -208,7 +212,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _after_comment(text: str, at: int) -> int:
-    """Comments nest."""
+    """Return the position behind a comment; comments nest."""
     depth = 1
     while depth:
         edge = _COMMENT_EDGE.search(text, at)
@@ -221,11 +225,11 @@ def _after_comment(text: str, at: int) -> int:
 
 _GENERIC_SINCE: Final = 16
 _LONGEST_CHARACTER: Final = 4
-"""Bytes: the server cuts a text before the character that would not fit."""
+"""Bytes of the longest character, before which the server may cut a text."""
 
 
 class SeenStatement(Struct, frozen=True):
-    """A statement in full, where it was run, and the role whose session ran it ("" where it was dropped)."""
+    """A full statement, its database, and the role of its session ("" where it was dropped)."""
 
     query: str
     datname: str
@@ -233,15 +237,15 @@ class SeenStatement(Struct, frozen=True):
 
 
 async def whole_statement(connection: Connection, backend: BackendKey, seen_text: str) -> SeenStatement:
-    """The statement an operator saw, in full.
+    """Return the full statement that the operator saw.
 
     Args:
-        connection: To any database of the server.
-        backend: Which session.
-        seen_text: What was on the screen: the first `QUERY_CHARACTERS` at most.
+        connection: Connection to any database of the server.
+        backend: The session.
+        seen_text: Text on the screen, at most the first `QUERY_CHARACTERS`.
 
     Raises:
-        UsageProblem: The session is gone, its text is cut or hidden, or it has another statement by now.
+        UsageProblem: The session has ended, its text is cut or hidden, or it runs another statement now.
     """
     text = queries.sql("one_backend", connection.info.server_version // 10_000)
     cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
@@ -268,11 +272,11 @@ async def whole_statement(connection: Connection, backend: BackendKey, seen_text
 
 
 def explainable(connection: Connection, statement: SeenStatement) -> PlainQuery:
-    """The query in a statement that this server can plan without its session.
+    """Return the query of a statement that this server can plan outside of its session.
 
     Raises:
-        UsageProblem: Not one complete plain query.
-        ServerProblem: It has placeholders and the server is older than 16.
+        UsageProblem: The statement is not one complete plain query.
+        ServerProblem: It has placeholders, and the server is older than 16.
     """
     query = plain_query(statement.query)
     major = connection.info.server_version // 10_000
@@ -285,13 +289,13 @@ def explainable(connection: Connection, statement: SeenStatement) -> PlainQuery:
 
 
 async def explained(connection: Connection, seen_statement: SeenStatement, role: str) -> QueryPlan:
-    """The plan, as the server writes it. The statement is not executed; functions in it may be, as this role.
+    """Return the plan in the server's format. The statement is not executed; functions in it may be, as this role.
 
     Args:
-        connection: To the database of the session, in a transaction that is read-only and rolled back, with the
-            search_path of the role: names in the statement are found along it.
+        connection: Connection to the database of the session, in a transaction that is read-only and rolled back, with
+            the search_path of the role, in which names of the statement are looked up.
         seen_statement: The statement.
-        role: The role that is logged in there.
+        role: Login role of the connection.
 
     Raises:
         UsageProblem, ServerProblem: See `explainable`.
@@ -310,7 +314,7 @@ async def explained(connection: Connection, seen_statement: SeenStatement, role:
 
 
 async def planned_shape(connection: Connection, seen_statement: SeenStatement, role: str) -> PlanShape:
-    """The shape of the plan; arguments and errors as of `explained`."""
+    """Return the shape of the plan; arguments and errors as for `explained`."""
     query = explainable(connection, seen_statement)
     answers = await _answers(connection, query, explain_statement(query, "FORMAT JSON, COSTS OFF"))
     nodes = shape_of(answers[0] if answers else None)
@@ -320,41 +324,39 @@ async def planned_shape(connection: Connection, seen_statement: SeenStatement, r
 
 
 async def _answers(connection: Connection, query: PlainQuery, statement: str) -> list[Any]:
-    # The server's own parser is asked first whether this is one statement: it refuses several here.
+    # First, the server's own parser checks that this is one statement: it refuses several here.
     await _parsed(connection, query.text)
     rows = await (await connection.execute(marked(statement).encode())).fetchall()
     return [next(iter(row.values())) for row in rows]
 
 
 def explain_statement(query: PlainQuery, options: str = "SETTINGS") -> str:
-    """EXPLAIN of the query: never ANALYZE."""
+    """Return the EXPLAIN of a query, never with ANALYZE."""
     return f"EXPLAIN ({options}{', GENERIC_PLAN' if query.placeholders else ''}) {query.text}"
 
 
 async def _parsed(connection: Connection, text: str) -> None:
-    """Sends a Parse message and nothing more; several statements in one are a syntax error there."""
+    """Send only a Parse message, in which several statements are a syntax error."""
     connection.pgconn.send_prepare(b"", text.encode())
     for result in await connection.wait(execute(connection.pgconn)):
         if result.status == ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(result, encoding=connection.info.encoding)
 
 
-# As whom a session's statement is planned.
+# Role that plans a session's statement.
 #
-# Planning executes functions of the statement that are marked IMMUTABLE or STABLE, as the role that plans, and SET
-# ROLE
-# is no fence: the function takes it back. So the session's own role plans, logged in as itself, or an ordinary role
-# of
-# the operator; a powerful role only once the operator has agreed to it.
+# Planning executes functions of the statement that are marked IMMUTABLE or STABLE, as the role that plans, and SET ROLE
+# does not help, because the function can reset it. So the session's own role plans, logged in as itself, or an ordinary
+# role of the operator; a powerful role only once the operator has agreed to it.
 
 
 async def planners(connection: Connection, statement: SeenStatement) -> tuple[str | None, ...]:
-    """Roles that may plan a statement, to be tried in this order; None is the operator's own, which stands last.
+    """Return the roles that may plan a statement, in order; None stands for the operator's own, which is the last.
 
-    The session's own role comes first, but not a powerful one where the operator's is an ordinary one.
+    The session's own role comes first, unless it is powerful and the operator's is an ordinary one.
 
     Args:
-        connection: The operator's.
+        connection: Connection of the operator.
         statement: The statement.
     """
     operator, _ = await _logged_in_as(connection)
@@ -366,13 +368,11 @@ async def planners(connection: Connection, statement: SeenStatement) -> tuple[st
 
 
 async def login_role(connection: Connection, role: str | None) -> str | None:
-    """The role that a connection is logged in as; None where it is not the one that was asked for.
-
-    A pooler may have made it another.
+    """Return the login role of a connection; None where it is not the requested one, because a pooler replaced it.
 
     Args:
-        connection: To the server.
-        role: See `planners`.
+        connection: Connection to the server.
+        role: The requested role, see `planners`.
     """
     login, acting = await _logged_in_as(connection)
     return login if role is None or (login, acting) == (role, role) else None
@@ -381,13 +381,13 @@ async def login_role(connection: Connection, role: str | None) -> str | None:
 async def unagreed(
     connection: Connection, statement: SeenStatement, role: str, not_as_session: str, agreed: PlanRisk | None
 ) -> PlanRisk | None:
-    """The risk of planning, where the role of this connection is powerful and that was not agreed to; else None.
+    """Return the risk of planning, where the role of a connection is powerful and that was not agreed to; else None.
 
     Args:
-        connection: To the database of the session.
+        connection: Connection to the database of the session.
         statement: The statement.
-        role: The role that is logged in there.
-        not_as_session: Why the session's own role does not plan.
+        role: Login role of the connection.
+        not_as_session: Reason why the session's own role does not plan.
         agreed: See `PostgresBackends.explain`.
     """
     found_powers = await powers(connection, role)

@@ -183,7 +183,7 @@ FORBIDDING = [
 async def knock(where: ConnInfo) -> list[PgtopError]:
     """Every way to the server that there is in the program; what each of them said."""
     reader, control = PostgresReader(where, time.monotonic), PostgresControl(where)
-    acts = BackendActs(conninfo=where, own=OwnSessions())
+    acts = BackendActs(conninfo=where, our_sessions=OwnSessions())
     said = []
     for way in (
         reader.connect(),

@@ -30,9 +30,10 @@ from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.base.paths import replacing
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table, as_text
-from pgtop_tune.compare import words
+from pgtop_tune.base.units import wall_moment
 from pgtop_tune.compare.comparison import Earlier
 from pgtop_tune.compare.figure_rows import figure_of
+from pgtop_tune.compare.reports.sheets import figure_text, figure_title, signed
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Better, Figure
 from pgtop_tune.compare.sides.fingerprint import fingerprints
 from pgtop_tune.compare.sides.from_records import SERIES, records_in
@@ -430,13 +431,13 @@ _SHOWN = ("tps", "p50", "p99", "latency")
 
 def table(rows: Sequence[tuple[str, Kept]]) -> str:
     """A line for each load of each run."""
-    heads = ("baseline", "measured", "load", *(words.title(BY_ID[name]) for name in _SHOWN), "doubts", "note")
+    heads = ("baseline", "measured", "load", *(figure_title(BY_ID[name]) for name in _SHOWN), "doubts", "note")
     cells = tuple(
         (
             name,
-            words.moment(run.began_ms),
+            wall_moment(run.began_ms),
             one_line(load, 40),
-            *(words.value(BY_ID[figure], figures.get(figure)) for figure in _SHOWN),
+            *(figure_text(BY_ID[figure], figures.get(figure)) for figure in _SHOWN),
             one_line(" ".join(run.doubts), 60),
             one_line(run.note, 60),
         )
@@ -465,8 +466,8 @@ def change_words(change: LevelChange) -> str:
     """One line: since when, what, how much."""
     figure, point = change.figure, change.point
     return one_line(
-        f"since {words.moment(change.since.began_ms)}: {words.title(figure)} of {change.load}"
-        f" {words.value(figure, point.before)} -> {words.value(figure, point.after)}"
-        f" ({words.signed(100 * point.relative)} %), {change.verdict}",
+        f"since {wall_moment(change.since.began_ms)}: {figure_title(figure)} of {change.load}"
+        f" {figure_text(figure, point.before)} -> {figure_text(figure, point.after)}"
+        f" ({signed(100 * point.relative)} %), {change.verdict}",
         300,
     )

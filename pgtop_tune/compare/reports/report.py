@@ -10,7 +10,6 @@ from msgspec import Struct
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, Spreads, compare
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
 from pgtop_tune.compare.noise import cells_of_side
@@ -20,19 +19,26 @@ from pgtop_tune.compare.reports.sheets import (
     Sheet,
     cell_notes,
     cell_table,
+    effect_text,
     event_sheet,
     figure_sheet,
+    figure_text,
+    figure_title,
     fingerprint_sheet,
+    interval_text,
+    run_lengths,
     settling_sheet,
+    side_line,
+    signed,
     statement_sheet,
     step_sheet,
     wait_sheet,
+    wait_text,
 )
 from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Figure, wait_rows
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, LoadKey, Material, Summary
 from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.words import signed
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.run_result import RunVerdict
@@ -211,16 +217,16 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
         if row is None or not 1 <= len(changed) <= _MOST_CHANGED:
             return None
         if not rows:
-            rows.append((one_line(best.name, 40), "start", words.value(row.figure, row.a), "", "", "", ""))
+            rows.append((one_line(best.name, 40), "start", figure_text(row.figure, row.a), "", "", "", ""))
         ahead = row.verdict == Verdict.DIFFER and row.effect is not None and row.effect.relative > 0
         kept = row.verdict == Verdict.BETTER or ahead
         rows.append(
             (
                 one_line(side.name, 40),
                 one_line("; ".join(f"{each.name} {each.a} -> {each.b}" for each in changed), 100),
-                words.value(row.figure, row.b),
-                words.effect(row),
-                words.interval(row),
+                figure_text(row.figure, row.b),
+                effect_text(row),
+                interval_text(row),
                 row.verdict,
                 "keep for now: no verdict" if ahead else "keep" if kept else one_line(f"back to {best.name}", 50),
             )
@@ -246,7 +252,7 @@ def _outcome_notes(first: Material, best: Material, under_test: Collection[str])
         return (one_line(f"no step is proven better than {first.name}", 200),)
     row = _aim(compare(first, best, under_test))
     assert row is not None
-    said = f"best: {best.name}; against {first.name} tps {words.effect(row)} ({words.interval(row)}), {row.verdict}"
+    said = f"best: {best.name}; against {first.name} tps {effect_text(row)} ({interval_text(row)}), {row.verdict}"
     chosen = "the highest figure may be due to chance: measure both once more"
     return one_line(said, 300), chosen
 
@@ -316,7 +322,7 @@ def report(
 
 
 def _short(sides: Sequence[Material], comparisons: Sequence[Comparison]) -> Iterator[Sheet]:
-    lines = [one_line(words.side(side)) for side in sides]
+    lines = [one_line(side_line(side)) for side in sides]
     for comparison in comparisons:
         lines += [one_line(line, 400) for line in _outcome(comparison)]
     for side in sides:
@@ -333,7 +339,7 @@ def _outcome(comparison: Comparison) -> Iterator[str]:
     yield f"{b} against {a}, under test: {tested or 'nothing, both are the same'}"
     for phase in comparison.phases:
         told = [row for row in phase.rows if row.figure.id in ("tps", "server_tps", "p99")]
-        said = "; ".join(f"{row.figure.title} {words.effect(row)} ({row.verdict})" for row in told)
+        said = "; ".join(f"{row.figure.title} {effect_text(row)} ({row.verdict})" for row in told)
         yield f"{b}: {phase.key.title}: {said}"
         worse = [row.figure.title for row in phase.rows if row.verdict == "worse" and row not in told]
         if worse:
@@ -385,17 +391,17 @@ def _bars(phase: Phase) -> Picture:
 def _figures_of(side: Material, runs: tuple[ComparedRun, ...]) -> Sheet:
     """Figures of a side by itself."""
     rows = tuple(
-        (words.title(figure), words.value(figure, value), figure.source)
+        (figure_title(figure), figure_text(figure, value), figure.source)
         for figure in FIGURES
         if (value := figure_of(figure, runs)) is not None
     )
     latency_ms = figure_of(BY_ID["latency"], runs)
     waits = [row for row in wait_rows(runs, runs, (latency_ms, latency_ms)) if not row.whole_class]
-    rows += tuple((f"{one_line(row.label, 40)}, ms per transaction", words.wait_ms(row.a_ms), "waits") for row in waits)
+    rows += tuple((f"{one_line(row.label, 40)}, ms per transaction", wait_text(row.a_ms), "waits") for row in waits)
     notes = tuple(one_line(f"not steady: {run.steady_words}", 300) for run in runs if run.steady is False)
     return Sheet(
         heading="figures",
-        lines=(words.run_lengths(runs),),
+        lines=(run_lengths(runs),),
         table=Table(("", "value", "source"), rows, frozenset({1})),
         notes=notes,
     )
@@ -413,15 +419,15 @@ def _pictures(sides: Sequence[tuple[Material, tuple[ComparedRun, ...]]]) -> Iter
             lines.append(ChartLine(letter if several else figure.title, _series(figure, run)))
             marks += [Mark(at, number, f"{letter}: {text}" if several else text) for at, text in _events(side, run)]
         svg = line_chart(
-            Chart(heading=words.title(figure), lines=tuple(lines), words=_worded(figure), marks=tuple(marks))
+            Chart(heading=figure_title(figure), lines=tuple(lines), words=_worded(figure), marks=tuple(marks))
         )
         if svg:
             legend = tuple(f"{line.name}: {side.name}" for line, (side, _) in zip(lines, sides, strict=True))
-            yield Picture(words.title(figure), svg, legend if several else ())
+            yield Picture(figure_title(figure), svg, legend if several else ())
 
 
 def _worded(figure: Figure) -> Callable[[float | None], str]:
-    return lambda value: words.value(figure, value)
+    return lambda value: figure_text(figure, value)
 
 
 def _series(figure: Figure, run: ComparedRun) -> list[tuple[float, float]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -10,16 +11,110 @@ from msgspec import Struct
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.base.units import UNKNOWN
-from pgtop_tune.compare import words
+from pgtop_tune.base.units import UNKNOWN, wall_moment
 from pgtop_tune.compare.comparison import Comparison, Phase
+from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.noise import CellOfRuns
+from pgtop_tune.compare.sides.figures import Figure, WaitRow
 from pgtop_tune.compare.sides.fingerprint import CONTRACTS, FactDifference
-from pgtop_tune.compare.sides.material import FactKind, Material
+from pgtop_tune.compare.sides.from_records import connected_clients
+from pgtop_tune.compare.sides.material import ComparedRun, FactKind, Material
 from pgtop_tune.compare.statement_rows import ENOUGH_CALLS, SAME_MIX_TITLE, SHOWN, StatementComparison
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, blocks_needed
+from pgtop_tune.metrics.load import P99, Quantile
+from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.model.run_result import RunVerdict
+from pgtop_tune.model.run_result import RunResult, RunVerdict
+
+# Figures and effects as texts.
+
+_UNITS: Final[Mapping[str, Callable[[float | None], str]]] = {
+    "1/s": partial(units.decimal, digits=1),
+    "ms": units.ms,
+    "bytes": units.size,
+    "bytes/s": units.size,
+    "%": units.percent,
+}
+_SUFFIXES: Final[Mapping[str, str]] = {"1/s": "", "ms": ", ms", "bytes": ", B", "bytes/s": ", B/s", "%": ", %"}
+
+
+def figure_title(figure: Figure) -> str:
+    """With its unit."""
+    return figure.title + _SUFFIXES[figure.unit]
+
+
+def figure_text(figure: Figure, number: float | None) -> str:
+    """A figure as a table has it."""
+    return _UNITS[figure.unit](number)
+
+
+def effect_text(row: FigureRow) -> str:
+    """The change: "+3.9 %", "−2.1 pt"."""
+    if row.change is None:
+        return UNKNOWN
+    return f"{signed(100 * row.change[0])} {_sign_of(row)}"
+
+
+def interval_text(row: FigureRow) -> str:
+    """Its interval."""
+    if row.change is None or row.change[1] is None or row.change[2] is None:
+        return UNKNOWN
+    return f"{signed(100 * row.change[1])} … {signed(100 * row.change[2])} {_sign_of(row)}"
+
+
+def interval_heading(effects: Iterable[Effect | None]) -> str:
+    """Return the heading of a table's column of intervals: "98 % interval"."""
+    confidence = next((effect.confidence for effect in effects if effect is not None), 0.95)
+    return f"{100 * confidence:.0f} % interval"
+
+
+def _sign_of(row: FigureRow) -> str:
+    return "%" if row.figure.points is None else "pt"
+
+
+def signed(number: float) -> str:
+    """With its sign, one digit behind the point as far as it says something."""
+    return f"{number:+.0f}" if abs(number) >= 99.95 else f"{number:+.1f}"
+
+
+def wait_text(number: float | None, form: str = ".3f") -> str:
+    """Milliseconds of a wait; a dash where the side does not tell it."""
+    return UNKNOWN if number is None else format(number, form)
+
+
+def share_interval(low: float, high: float) -> str:
+    """An interval: "+1.0 … +3.0 %"."""
+    return f"{signed(100.0 * low)} … {signed(100.0 * high)} %"
+
+
+def wait_interval(row: WaitRow) -> str:
+    """As per cent of A's latency."""
+    found = row.effect
+    if found is None or found.low is None or found.high is None:
+        return ""
+    return share_interval(found.low, found.high)
+
+
+def side_line(material: Material) -> str:
+    """A side in one line: name, when, how long, runs."""
+    runs = len([run for run in material.runs if run.key.name])
+    count = {0: "no load", 1: "1 run"}.get(runs, f"{runs} runs")
+    return f"{material.name}: {wall_moment(material.began_ms)}, {units.clock(material.seconds)}, {count}"
+
+
+def run_lengths(runs: tuple[ComparedRun, ...]) -> str:
+    """Seconds measured, and what was left out as warm-up."""
+    words = []
+    for run in runs:
+        cut = f" ({run.warm_up_s:.0f} s at the start left out)" if run.warm_up_s else ""
+        words.append(f"{run.seconds:.0f} s{cut}")
+    return ", ".join(words)
+
+
+def event_cells(event: Event, began_ms: int) -> tuple[str, str, str]:
+    """When since the begin, what kind, what."""
+    return units.clock((event.at_ms - began_ms) / 1000.0), str(event.kind), event.text
+
 
 # Cells that were run several times as a table: runs, mean, how they differ, the interval of the mean.
 
@@ -43,7 +138,7 @@ def cell_table(cells: Sequence[CellOfRuns], names: Sequence[str] = ()) -> Table:
 
 def _figures(cell: CellOfRuns) -> tuple[str, ...]:
     runs = str(cell.runs) if cell.runs == cell.made else f"{cell.runs} of {cell.made}"
-    tps = UNKNOWN if cell.tps is None else f"{cell.tps:.1f}"
+    tps = units.decimal(cell.tps, 1)
     sd = UNKNOWN if cell.sd is None else f"{100 * cell.sd:.1f} %"
     if cell.interval is None or cell.half is None:
         return runs, tps, sd, UNKNOWN, ""
@@ -150,15 +245,13 @@ def statement_notes(found: StatementComparison, rule: str = OF_SIDES) -> Iterato
         yield f"and {len(found.rows) - SHOWN} statements with less effect"
 
 
-def statement_confidence(found: StatementComparison) -> str:
-    """Of the intervals, as the heading of a column."""
-    effects = (found.same_mix, *(row.effect for row in found.rows))
-    confidence = next((effect.confidence for effect in effects if effect is not None), 0.95)
-    return f"{100 * confidence:.0f} % interval"
+def statement_interval_heading(found: StatementComparison) -> str:
+    """Return the heading of the column of intervals."""
+    return interval_heading((found.same_mix, *(row.effect for row in found.rows)))
 
 
 def _ms(value: float | None) -> str:
-    return units.UNKNOWN if value is None else f"{value:.3g}"
+    return UNKNOWN if value is None else f"{value:.3g}"
 
 
 def _share(value: float | None) -> str:
@@ -167,12 +260,12 @@ def _share(value: float | None) -> str:
 
 def _effect(effect: Effect | None) -> tuple[str, str]:
     if effect is None:
-        return units.UNKNOWN, units.UNKNOWN
+        return UNKNOWN, UNKNOWN
     if effect.relative >= _TIMES:
         change, interval = f"{1.0 + effect.relative:.0f}x", _times
     else:
-        change, interval = f"{words.signed(100.0 * effect.relative)} %", words.shares
-    return change, units.UNKNOWN if effect.low is None or effect.high is None else interval(effect.low, effect.high)
+        change, interval = f"{signed(100.0 * effect.relative)} %", share_interval
+    return change, UNKNOWN if effect.low is None or effect.high is None else interval(effect.low, effect.high)
 
 
 def _times(low: float, high: float) -> str:
@@ -235,7 +328,7 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     """Who is compared, what differs, and whether that allows a comparison."""
     prints = comparison.fingerprints
     telling = [each for each in prints.differences if each.kind is not FactKind.IDENTITY]
-    lines = [f"A  {one_line(words.side(comparison.a))}", f"B  {one_line(words.side(comparison.b))}"]
+    lines = [f"A  {one_line(side_line(comparison.a))}", f"B  {one_line(side_line(comparison.b))}"]
     if not comparison.comparable:
         lines.append("NOT COMPARABLE")
         lines += [f"  {one_line(reason, 300)}" for reason in comparison.reasons]
@@ -277,17 +370,17 @@ def figure_sheet(phase: Phase) -> Sheet:
     """Each figure of a phase with effect, interval and verdict."""
     rows = tuple(
         (
-            words.title(row.figure),
-            words.value(row.figure, row.a),
-            words.value(row.figure, row.b),
-            words.effect(row),
-            words.interval(row),
+            figure_title(row.figure),
+            figure_text(row.figure, row.a),
+            figure_text(row.figure, row.b),
+            effect_text(row),
+            interval_text(row),
             row.verdict,
         )
         for row in phase.rows
     )
-    heads = ("", "A", "B", "effect", words.confidence(phase.rows), "verdict")
-    lengths = f"A {words.run_lengths(phase.a)}; B {words.run_lengths(phase.b)}"
+    heads = ("", "A", "B", "effect", interval_heading(row.effect for row in phase.rows), "verdict")
+    lengths = f"A {run_lengths(phase.a)}; B {run_lengths(phase.b)}"
     return Sheet(
         heading=one_line(phase.key.title, 100),
         lines=(lengths,),
@@ -333,15 +426,15 @@ def wait_sheet(phase: Phase) -> Sheet:
     rows = tuple(
         (
             one_line(row.label, 40) if row.whole_class else f"  {one_line(row.label, 40)}",
-            words.wait_ms(row.a_ms),
-            words.wait_ms(row.b_ms),
-            words.wait_change(row),
-            words.wait_interval(row),
+            wait_text(row.a_ms),
+            wait_text(row.b_ms),
+            wait_text(row.change_ms, "+.3f"),
+            wait_interval(row),
             row.verdict,
         )
         for row in phase.waits
     )
-    heads = ("ms per transaction", "A", "B", "change", words.confidence(phase.rows), "")
+    heads = ("ms per transaction", "A", "B", "change", interval_heading(row.effect for row in phase.rows), "")
     return Sheet(
         heading=(
             "where the time goes: "
@@ -361,7 +454,7 @@ def statement_sheet(found: StatementComparison, of: str = "", rule: str = OF_SID
     rows = tuple(
         (cells.name, cells.a, cells.b, cells.change, cells.interval, cells.verdict) for cells in statement_cells(found)
     )
-    heads = (HEADING, "A ms/call", "B ms/call", "effect", statement_confidence(found), "verdict")
+    heads = (HEADING, "A ms/call", "B ms/call", "effect", statement_interval_heading(found), "verdict")
     heading = f"statements: {one_line(of, 80)}" if of else "statements"
     return Sheet(heading, (), Table(heads, rows, frozenset({1, 2, 3, 4})), tuple(statement_notes(found, rule)))
 
@@ -377,7 +470,7 @@ def event_sheet(heading: str, side: Material) -> Sheet | None:
 
 
 def _event(event: Event, side: Material) -> tuple[str, ...]:
-    after, kind, text = words.event_words(event, side.began_ms)
+    after, kind, text = event_cells(event, side.began_ms)
     return after, kind, one_line(text, 100)
 
 
@@ -420,3 +513,103 @@ def step_sheet(heading: str, heads: Iterable[str], columns: Sequence[Mapping[str
     rows = tuple((one_line(name, _NAME), *(units.decimal(each.get(name), 2) for each in columns)) for name in names)
     table = Table(("init step, s", *heads), rows, frozenset(range(1, len(columns) + 1)))
     return Sheet(heading, (), table) if columns else None
+
+
+# Results of `bench run` as a table: profiles side by side, or a row for each run.
+
+_LONGEST_REASON: Final = 100
+"""Of a reason in a cell."""
+
+
+class ResultFigure(Struct, frozen=True):
+    """One figure of a result.
+
+    Attributes:
+        text: The figure in words.
+    """
+
+    title: str
+    text: Callable[[RunResult], str]
+
+
+def _tps(result: RunResult) -> str:
+    if result.state == "failed":
+        return f"failed: {_reason(result)}"
+    return units.decimal(result.tps, 2) + (" (partial)" if result.partial else "")
+
+
+def _reason(result: RunResult) -> str:
+    """pgbench's own words, and how many clients had a connection before them."""
+    words = one_line(short_words(result.message), _LONGEST_REASON) or "no reason given"
+    connected = connected_clients(result.command, result.stderr)
+    return words + (f" (after {connected} clients)" if connected is not None else "")
+
+
+def _of_success(text: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
+    """A failed run has no figures, whatever pgbench printed."""
+    return lambda result: units.UNKNOWN if result.state == "failed" else text(result)
+
+
+def _percentile(result: RunResult, quantile: Quantile) -> str:
+    value, latencies = result.percentile(quantile.per_cent), result.latencies
+    if value is None or latencies is None:
+        return units.UNKNOWN
+    return result.mark(latencies, quantile.per_cent) + units.decimal(value, 3)
+
+
+_RESULT_FIGURES: Final = (
+    ResultFigure("transactions", _of_success(lambda result: units.decimal(result.processed, 0))),
+    ResultFigure("failed", _of_success(lambda result: units.decimal(result.failed, 0))),
+    ResultFigure("latency avg, ms", _of_success(lambda result: units.decimal(result.latency_average_ms, 3))),
+    ResultFigure("p99, ms", _of_success(lambda result: _percentile(result, P99))),
+    ResultFigure("connect, ms", _of_success(lambda result: units.decimal(result.connection_ms, 3))),
+    ResultFigure("qps", _of_success(lambda result: units.decimal(result.qps, 2))),
+    ResultFigure("tps", _tps),
+)
+_RESULT_NAMES: Final = (
+    ResultFigure("endpoint", lambda result: one_line(result.endpoint, 40)),
+    ResultFigure("configuration", lambda result: result.configuration),
+    ResultFigure("profile", lambda result: one_line(load_name(result), 40)),
+    ResultFigure("clients", lambda result: str(result.spec.clients)),
+    ResultFigure("rate", lambda result: "" if result.spec.rate_per_s is None else units.number(result.spec.rate_per_s)),
+)
+
+
+def load_name(result: RunResult) -> str:
+    """The profile, or the scripts."""
+    return result.profile or " ".join(script.name for script in result.scripts) or "scripts"
+
+
+def table_of(results: Sequence[RunResult]) -> Table:
+    """Profiles side by side where nothing but the profile differs, else a row for each run.
+
+    The row names what differs between runs, and the clients always.
+    """
+    different = [name for name in _RESULT_NAMES if len({name.text(result) for result in results}) > 1]
+    if [name.title for name in different] == ["profile"]:
+        return _side_by_side(results)
+    named = [name for name in _RESULT_NAMES if name in different or name.title == "clients"]
+    columns = [*named, *_RESULT_FIGURES]
+    rows = tuple(tuple(column.text(result) for column in columns) for result in results)
+    words = {index for index, column in enumerate(columns) if column.title in ("endpoint", "configuration", "profile")}
+    return Table(tuple(column.title for column in columns), rows, frozenset(range(len(columns))) - words)
+
+
+def _side_by_side(results: Sequence[RunResult]) -> Table:
+    heads = ("", *(one_line(load_name(result), 40) for result in results))
+    rows = tuple((figure.title, *(figure.text(result) for result in results)) for figure in _RESULT_FIGURES)
+    return Table(heads, rows, frozenset(range(1, len(heads))))
+
+
+def percentile_words(result: RunResult) -> str:
+    """p50 to p99.99 and the maximum on one line; "" when nothing was logged."""
+    latencies = result.latencies
+    if latencies is None:
+        return ""
+    mark = result.log_mark
+    words = [
+        f"p{quantile:g} {units.marked_ms(result.mark(latencies, quantile), value)}"
+        for quantile, value in latencies.quantiles
+    ]
+    logged = f"{latencies.logged} of {result.processed}" if mark and result.processed else str(latencies.logged)
+    return f"latency, ms: {'  '.join(words)}  max {units.marked_ms(mark, latencies.max_ms)}  ({logged} logged)"

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import opened
 from pgtop_tune.base.units import size
-from pgtop_tune.compare.reports.tables import connected_clients
 from pgtop_tune.compare.sides.facts import (
     DATA,
     LOAD,
@@ -54,6 +53,8 @@ _CGROUP: Final = codec_for(CgroupSample)
 _MOST_FILES: Final = 2_000
 _MOST_SECONDS: Final = 1_000_000
 _HISTOGRAM: Final = re.compile(r"\d{1,13}:[1-9]\d{0,11}(?: \d{1,13}:[1-9]\d{0,11})*")
+_REFUSED: Final = re.compile(r"could not create connection for client (\d+)$", re.MULTILINE)
+_ONE_THREAD: Final = re.compile(r" -j 1 ")
 Number = Annotated[float, Meta(gt=-1e18, lt=1e18)]
 """Neither infinite nor absurdly large."""
 
@@ -382,6 +383,16 @@ def _message(record: RunRecord) -> str:
     connected = connected_clients(record.command, record.stderr)
     before = f" (after {connected} clients)" if first and connected is not None else ""
     return f"{first}{before}{line_end}{rest}"
+
+
+def connected_clients(command: str, stderr: str) -> int | None:
+    """How many clients of pgbench had a connection when the next one was refused; None where none was, or who knows.
+
+    pgbench counts its clients from 0 and connects them in this order, but each of several threads its own share at the
+    same time: then the number of the one that was refused says nothing.
+    """
+    refused = _REFUSED.search(stderr)
+    return int(refused[1]) if refused and _ONE_THREAD.search(command) else None
 
 
 def _doubts(validity: _ValidityRecord) -> Iterator[Doubt]:

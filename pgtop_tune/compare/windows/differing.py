@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, compare
 from pgtop_tune.compare.figure_rows import FigureRow, aligned_period
 from pgtop_tune.compare.reports.sheets import (
@@ -23,6 +22,7 @@ from pgtop_tune.compare.reports.sheets import (
     figure_sheet,
     fingerprint_sheet,
     settling_sheet,
+    signed,
     statement_sheet,
     wait_sheet,
 )
@@ -96,7 +96,7 @@ def sized(row: Differing) -> str:
 def _told(row: Differing, value: float) -> str:
     if row.told is ToldChange.AMOUNT:
         return ("-" if value < 0 else "+") + amount(row, abs(value))
-    return words.signed(100.0 * value)
+    return signed(100.0 * value)
 
 
 def _sign(row: Differing) -> str:

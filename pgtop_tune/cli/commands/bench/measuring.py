@@ -40,8 +40,14 @@ from pgtop_tune.cli.load_targets import first_answer, targets
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.noise import CellOfRuns, LoadFingerprint, known_noise, known_words
-from pgtop_tune.compare.reports.sheets import cell_notes, cell_table, configuration_table
-from pgtop_tune.compare.reports.tables import load_name, percentile_words, table_of
+from pgtop_tune.compare.reports.sheets import (
+    cell_notes,
+    cell_table,
+    configuration_table,
+    load_name,
+    percentile_words,
+    table_of,
+)
 from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.experiment.configurations import (

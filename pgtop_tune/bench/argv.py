@@ -1,7 +1,7 @@
-"""From a load as the operator describes it to pgbench's command line.
+"""pgbench's command line for a load.
 
-Source: pgbench's documentation, options of 13 to 19. Where a version lacks one that is asked for, that is said here
-(`_SINCE`). The database is named by position, because -d means "debug" up to 16.
+Source: pgbench's documentation, options of 13 to 19. An option that this pgbench lacks is refused here (`_SINCE`).
+The database is named by position, because -d means "debug" up to 16.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Messages of a failed pgbench, with a hint for common causes.
+"""Messages of a failed pgbench, with a hint for common causes, and bounded output of a program.
 
-pgbench's stderr, taken apart where its threads wrote into each other's lines.
-Source: pgbench writes "pgbench:", " ", "error: " and the message with its line end one after the other
-(src/common/logging.c), and nothing keeps two threads from doing so at the same time.
-
-Output of a program, kept up to a limit: its beginning and its end.
+pgbench's threads write into each other's lines; `whole_lines` takes them apart. Source: pgbench writes "pgbench:", " ",
+"error: " and the message with its line end one after the other (src/common/logging.c), and nothing keeps two threads
+from doing so at the same time.
 """
 
 from __future__ import annotations

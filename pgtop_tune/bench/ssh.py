@@ -23,11 +23,9 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.bench.argv import LOG_NAME
 from pgtop_tune.bench.locate import Pgbench, newest, parse_version
 from pgtop_tune.bench.messages import BoundedText, LineSplitter, lines_of
-from pgtop_tune.bench.places import ClockOffset, RunOrder, SshAddress, ssh_words
+from pgtop_tune.bench.places import ClockOffset, RunDirectory, RunOrder, SshAddress, passfile_text, ssh_words
 from pgtop_tune.bench.ports import far_environment
-from pgtop_tune.bench.profiles import Script
-from pgtop_tune.bench.run_directory import RunDirectory, passfile_text
-from pgtop_tune.bench.scripts import LONGEST_BYTES
+from pgtop_tune.bench.profiles import LONGEST_BYTES, Script
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 
 ROUND_TRIPS: Final = 5
@@ -194,7 +192,7 @@ class SshRunning:
 
 
 class SshPlace:
-    """Another machine; methods as in `Place`.
+    """Another machine; methods as in `LoadPlace`.
 
     Args:
         address: Of the machine.
@@ -208,7 +206,7 @@ class SshPlace:
         self._base = Path("/tmp")
 
     async def find(self, asked_for: Path | None, *, over_tls: bool) -> Pgbench:
-        """As in `Place`; what is asked for is a path over there."""
+        """As in `LoadPlace`; what is asked for is a path over there."""
         mark = f"pgtop-{secrets.token_hex(6)}"
         command = ["/bin/sh", "-c", _FAR_SEARCH.read_text(), "pgtop-tune", mark, str(asked_for or "")]
         try:
@@ -238,19 +236,19 @@ class SshPlace:
         return newest(found, over_tls=over_tls, without_tls=lambda pgbench: str(pgbench.path) in lacking)
 
     def directory(self, local: Path) -> Path:
-        """As in `Place`."""
+        """As in `LoadPlace`."""
         # A name of its own: it may be the same machine, and the same /dev/shm.
         return self._base / f"{local.name}-there"
 
     def scripts(self, scripts: Sequence[Script], local: Path) -> tuple[Script, ...]:
-        """As in `Place`: they are brought into the run's directory."""
+        """As in `LoadPlace`: they are brought into the run's directory."""
         there = self.directory(local)
         return tuple(
             Script(there / _far_name(number, script), script.weight) for number, script in enumerate(scripts, 1)
         )
 
     async def start(self, order: RunOrder) -> SshRunning:
-        """As in `Place`."""
+        """As in `LoadPlace`."""
         try:
             files = [
                 (_far_name(number, each), content_of(each.file, LONGEST_BYTES))

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.log_lines import PLAIN, LogLayout, SecondPart, parse_lines
-from pgtop_tune.bench.log_seconds import GrowingSecond, second_of
+from pgtop_tune.bench.log_seconds import PLAIN, GrowingSecond, LogLayout, SecondPart, parse_lines, second_of
 from pgtop_tune.model.bench import LatencySecond
 
 _PUNCH_HOLE: Final = 0x02

@@ -17,9 +17,20 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.compare.figure_rows import FigureRow, RunHistory, aligned_period, figure_of, row_of, whole_cycles
+from pgtop_tune.compare.figure_rows import (
+    FigureRow,
+    RunHistory,
+    aligned_period,
+    checkpoints_alike,
+    figure_of,
+    in_turn,
+    row_of,
+    unfit,
+    whole_cycles,
+    why_no_verdict,
+    worded,
+)
 from pgtop_tune.compare.sides.contract_names import Contract
-from pgtop_tune.compare.sides.facts import SERVER
 from pgtop_tune.compare.sides.figures import (
     BY_ID,
     FIGURES,
@@ -32,7 +43,7 @@ from pgtop_tune.compare.sides.figures import (
     sides_without_queue,
     wait_rows,
 )
-from pgtop_tune.compare.sides.fingerprint import Fingerprints, fingerprints
+from pgtop_tune.compare.sides.fingerprint import SERVER, Fingerprints, fingerprints
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, LoadKey, Material, Runs
 from pgtop_tune.compare.statement_rows import StatementComparison, compare_statements
 from pgtop_tune.compare.statistics.effect import (
@@ -45,7 +56,6 @@ from pgtop_tune.compare.statistics.effect import (
     certain_together,
     runs_needed,
 )
-from pgtop_tune.compare.statistics.verdicts import checkpoints_alike, in_turn, unfit, why_no_verdict, worded
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 
 # Conditions on a comparison: `tps < -5%`. A figure, a sign, a share; nothing is evaluated but that.

@@ -25,9 +25,8 @@ from msgspec.structs import replace
 from pgtop_tune.base import paths, units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.figure_rows import figure_of
-from pgtop_tune.compare.sides.facts import DATA, LOAD, MACHINE, SERVER
 from pgtop_tune.compare.sides.figures import BY_ID, TPS
-from pgtop_tune.compare.sides.fingerprint import fingerprints
+from pgtop_tune.compare.sides.fingerprint import DATA, LOAD, MACHINE, SERVER, fingerprints
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import ComparedRun, Fact, FactKind, LoadKey, Material
 from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, long_run_variances

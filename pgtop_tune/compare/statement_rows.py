@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.compare.figure_rows import CERTAIN, too_short, worded
 from pgtop_tune.compare.sides.figures import Better
 from pgtop_tune.compare.sides.material import Counted, Look, Runs, mean_ms, summed
 from pgtop_tune.compare.statistics.before_after import mean_variance
@@ -29,7 +30,6 @@ from pgtop_tune.compare.statistics.effect import (
     run_noise,
     runs_effect,
 )
-from pgtop_tune.compare.statistics.verdicts import CERTAIN, too_short, worded
 from pgtop_tune.model.statements import OWN_MARK
 
 ENOUGH_CALLS: Final = 20

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.log_lines import LogLayout, Parsed, SecondPart, parse_lines
+from pgtop_tune.bench.log_seconds import LogLayout, Parsed, SecondPart, parse_lines
 from tests.bench.record_samples import RUNS, SAMPLES
 
 RESULTS = st.one_of(

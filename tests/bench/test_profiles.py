@@ -19,9 +19,9 @@ from pgtop_tune.bench.profiles import (
     load_profiles,
     profile_directories,
     read_profile,
+    read_script,
     with_variables,
 )
-from pgtop_tune.bench.scripts import read_script
 from pgtop_tune.model.bench import LoadSpec, ScriptChoice
 
 GOOD = 'title = "T"\ndescription = "D"\n'

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.bench.places import SshAddress
+from pgtop_tune.bench.places import PREFIX, SshAddress
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.bench.run_directory import PREFIX
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.bench.ssh import SshPlace
 from pgtop_tune.cluster.throwaway import Throwaway

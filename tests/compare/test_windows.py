@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.compare.sides import opening
+from pgtop_tune.compare.sides.from_window import FAMILIES, FIGURED, OF_OTHER_TIMES, PASSING, SINGLE, Side, read_window
 from pgtop_tune.compare.sides.opening import Named, named, read_windows
 from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.windows.differing import Differing, WindowComparison, window_comparison
-from pgtop_tune.compare.windows.window import FAMILIES, FIGURED, OF_OTHER_TIMES, PASSING, SINGLE, Side, read_window
+from pgtop_tune.compare.window_comparison import Differing, WindowComparison, window_comparison
 from pgtop_tune.metrics.load import P99
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.absence import Reason, Unavailable

@@ -15,8 +15,7 @@ from typing import Final
 from pgtop_tune.base.errors import LoadProblem, ServerProblem
 from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.datasets.bus import BusPlan, chunk_statements, statements
-from pgtop_tune.bench.datasets.pgbench_tables import Initialised
-from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch, Tell
+from pgtop_tune.bench.datasets.pgbench_tables import Initialised, InitialiseProgress, StepWatch, Tell
 from pgtop_tune.bench.datasets.recognise import recognise_bus
 from pgtop_tune.bench.ports import SqlSession
 

@@ -35,8 +35,8 @@ from pgtop_tune.compare.reports.sheets import (
     wait_sheet,
     wait_text,
 )
-from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Figure, wait_rows
+from pgtop_tune.compare.sides.fingerprint import GROUPS, PARAMETERS
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, LoadKey, Material, Summary
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.metrics.run_validity import short_words

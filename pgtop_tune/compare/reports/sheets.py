@@ -1,4 +1,4 @@
-"""A comparison as headings, sentences and tables, before it is text, Markdown or HTML."""
+"""A comparison as headings, sentences and tables, before it is text, Markdown or HTML; texts of figures and runs."""
 
 from __future__ import annotations
 

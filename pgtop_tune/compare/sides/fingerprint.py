@@ -1,19 +1,307 @@
-"""Two fingerprints: equal and different facts, the facts under test, and whether they allow a comparison."""
+"""The fingerprint: the facts that a result depends on, from frames or from a run's record, and their comparison.
+
+A contract (--as) names the facts that may vary; every other fact must be equal.
+"""
 
 from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base import units
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.compare.sides.contract_names import Contract
-from pgtop_tune.compare.sides.facts import GROUPS, MACHINE, PARAMETERS, SERVER, SYSTEM, TOOL
-from pgtop_tune.compare.sides.material import FactKind, Material
+from pgtop_tune.compare.sides.figures import disks_by_role
+from pgtop_tune.compare.sides.material import (
+    Fact,
+    FactKind,
+    Material,
+    Runs,
+    condition_fact,
+    identity_fact,
+    setting_fact,
+)
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchRun
+from pgtop_tune.model.frame import Footprint, Frame
+from pgtop_tune.model.host import DiskSample, FileSystemSample, HostFacts, MemorySample
+from pgtop_tune.model.machine import CgroupSample, FrequencySample, NumaSample
+from pgtop_tune.model.postgres import ParameterSample, ServerFacts
+from pgtop_tune.model.relations import FIRST_USER_OID, RelationSample, TableCounters
+from pgtop_tune.model.setup import MachineSetup
+
+MACHINE: Final = "machine"
+SYSTEM: Final = "system"
+SERVER: Final = "server"
+PARAMETERS: Final = "parameters"
+DATA: Final = "data"
+LOAD: Final = "load"
+TOOL: Final = "tool"
+GROUPS: Final = (MACHINE, SYSTEM, SERVER, PARAMETERS, DATA, LOAD, TOOL)
+"""In the order of a table."""
+
+OF_THE_PLACE: Final = frozenset(
+    {"cluster_name", "config_file", "data_directory", "external_pid_file", "hba_file", "ident_file"}
+    | {"listen_addresses", "port", "unix_socket_directories", "log_directory", "stats_temp_directory"}
+)
+"""Parameters that name a directory, a file or an address: they differ between any two servers."""
+OF_THE_BUILD: Final = frozenset(
+    {"data_checksums", "block_size", "wal_block_size", "segment_size"}
+    | {"wal_segment_size", "debug_assertions", "integer_datetimes", "ssl_library", "lc_collate", "lc_ctype"}
+    | {"server_encoding", "max_function_args", "max_identifier_length", "max_index_keys"}
+)
+"""Parameters fixed when the server or its cluster was made."""
+_LARGEST: Final = 12
+"""Tables whose sizes are told."""
+_ROWS_A_SCALE: Final = 100_000
+_SAME_SCALE: Final = 0.05
+_SHIPPED: Final = frozenset({"default", "override", "client", "session"})
+"""pg_settings.source of what nobody has set for the server."""
+_NOBODYS: Final = frozenset({"in_hot_standby", "shared_memory_size", "shared_memory_size_in_huge_pages"})
+"""Parameters the server works out of others."""
+
+
+class FactsSeen:
+    """What frames said of the surroundings; of each thing what was said last."""
+
+    def __init__(self) -> None:
+        self._machine: HostFacts | None = None
+        self._setup: MachineSetup | None = None
+        self._cgroup: CgroupSample | None = None
+        self._relations: RelationSample | None = None
+        self._footprints: list[Footprint] = []
+        self._memory: MemorySample | None = None
+        self._numa: NumaSample | None = None
+        self._frequency: FrequencySample | None = None
+        self._file_systems: FileSystemSample | None = None
+        self._disks: tuple[DiskSample, dict[str, str]] | None = None
+        self._server: ServerFacts | None = None
+        self._parameters: ParameterSample | None = None
+        self._runs: dict[int, BenchRun] = {}
+
+    def take(self, frame: Frame) -> None:
+        """One more frame."""
+        host = frame.host
+        if not isinstance(host, Unavailable):
+            self._machine = host.facts if isinstance(host.facts, HostFacts) else self._machine
+            self._setup = host.setup if isinstance(host.setup, MachineSetup) else self._setup
+            self._cgroup = host.cgroup if isinstance(host.cgroup, CgroupSample) else self._cgroup
+            self._memory = host.memory if isinstance(host.memory, MemorySample) else self._memory
+            self._numa = host.numa if isinstance(host.numa, NumaSample) else self._numa
+            self._frequency = host.frequency if isinstance(host.frequency, FrequencySample) else self._frequency
+            if isinstance(host.file_systems, FileSystemSample):
+                self._file_systems = host.file_systems
+            if isinstance(host.disks, DiskSample) and (self._disks is None or self._disks[0].disks != host.disks.disks):
+                self._disks = host.disks, disks_by_role(Interval((frame,)))
+        server, parameters = sections.server(frame), sections.parameters(frame)
+        relations = sections.relations(frame)
+        if self._relations is None and not isinstance(relations, Unavailable):
+            self._relations = relations
+        if not isinstance(frame.footprint, Unavailable):
+            self._footprints[min(len(self._footprints), 1) :] = [frame.footprint]
+        self._server = self._server if isinstance(server, Unavailable) else server
+        self._parameters = self._parameters if isinstance(parameters, Unavailable) else parameters
+        if not isinstance(frame.bench, Unavailable):
+            self._runs[frame.bench.run.run] = frame.bench.run
+
+    def found(self, runs: Runs) -> tuple[Fact, ...]:
+        """The fingerprint.
+
+        Args:
+            runs: For what the load had in common.
+        """
+        rows: list[Fact] = []
+        if self._machine is not None:
+            rows += machine_facts(self._machine)
+        if self._setup is not None:
+            rows += setup_facts(self._setup)
+        if self._cgroup is not None:
+            rows += cgroup_facts(self._cgroup)
+        rows += self._system()
+        if self._server is not None:
+            rows += _server(self._server)
+        if self._parameters is not None:
+            for each in self._parameters.parameters:
+                rows += parameter_fact(each.name, each.shown, each.sourcefile or each.source, each.source in _SHIPPED)
+        if self._relations is not None:
+            rows += data_facts(self._relations, self._server)
+        rows += _warmth(runs)
+        rows += load_facts(self._runs.values())
+        rows += self._own_cost()
+        return in_order(rows)
+
+    def _own_cost(self) -> Iterator[Fact]:
+        """What watching cost; the first and the last look are kept."""
+        if len(self._footprints) == 2 and self._footprints[1].at_s > self._footprints[0].at_s:
+            first, last = self._footprints
+            share = 100.0 * (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
+            yield identity_fact(TOOL, "own CPU", f"{share:.1f} % of a core")
+            yield identity_fact(TOOL, "own memory", units.size(last.rss_bytes))
+
+    def _system(self) -> Iterator[Fact]:
+        if self._memory is not None and self._setup is None:
+            yield setting_fact(SYSTEM, "transparent_hugepage/enabled", self._memory.thp_mode or units.UNKNOWN)
+        if self._memory is not None:
+            for pool in self._memory.huge_pages:
+                yield setting_fact(SYSTEM, f"huge pages of {units.size(pool.page_bytes)}", str(pool.total))
+        if self._numa is not None:
+            yield condition_fact(MACHINE, "NUMA nodes", str(len(self._numa.nodes)))
+        if self._frequency is not None and self._frequency.policies:
+            governors = sorted({policy.governor for policy in self._frequency.policies})
+            yield setting_fact(SYSTEM, "governor", ", ".join(governors))
+        if self._file_systems is not None:
+            for each in self._file_systems.file_systems:
+                for role in each.roles:
+                    if self._setup is None:
+                        yield condition_fact(MACHINE, f"file system of {role}", each.kind)
+                    yield identity_fact(MACHINE, f"room for {role}", units.size(each.total_bytes))
+        if self._disks is not None:
+            sample, roles = self._disks
+            by_name = {disk.name: disk for disk in sample.disks}
+            for role, name in roles.items():
+                disk = by_name[name]
+                caps = [
+                    *([f"{units.number(disk.cap_iops)} IOPS"] if disk.cap_iops else []),
+                    *([f"{units.size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []),
+                ]
+                yield identity_fact(MACHINE, f"disk of {role}", name)
+                yield condition_fact(MACHINE, f"caps of the disk of {role}", ", ".join(caps) or "none known")
+
+
+def machine_facts(facts: HostFacts) -> Iterator[Fact]:
+    """The machine of the server."""
+    yield identity_fact(MACHINE, "host name", facts.hostname)
+    yield identity_fact(MACHINE, "boot", facts.boot_id)
+    yield condition_fact(MACHINE, "kernel", facts.kernel)
+    yield condition_fact(MACHINE, "CPUs", str(facts.cpu_count))
+    yield condition_fact(MACHINE, "memory", units.size(facts.memory_bytes))
+
+
+def _server(facts: ServerFacts) -> Iterator[Fact]:
+    yield condition_fact(SERVER, "PostgreSQL", facts.version)
+    if facts.build:
+        yield identity_fact(SERVER, "build", facts.build)
+        yield setting_fact(SERVER, "extensions", ", ".join(facts.extensions) or "none")
+    yield identity_fact(SERVER, "endpoint", facts.endpoint)
+    yield identity_fact(SERVER, "database", facts.database)
+    yield identity_fact(SERVER, "user", facts.user)
+    yield identity_fact(SERVER, "system identifier", facts.system_identifier or units.UNKNOWN)
+    yield identity_fact(SERVER, "started", str(facts.started_ms))
+    yield condition_fact(SERVER, "standby", "yes" if facts.in_recovery else "no")
+    yield condition_fact(SERVER, "through a pooler", "yes" if facts.pooled else "no")
+    yield condition_fact(SERVER, "block size", units.size(facts.block_bytes))
+    yield condition_fact(SERVER, "WAL segment size", units.size(facts.wal_segment_bytes))
+
+
+def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = False) -> Iterator[Fact]:
+    """A parameter as SHOW prints it; nothing of those that the server works out of others."""
+    if name in _NOBODYS:
+        return
+    kind = FactKind.SETTING
+    if name in OF_THE_PLACE or name.startswith("server_version"):
+        kind = FactKind.IDENTITY
+    elif name in OF_THE_BUILD:
+        kind = FactKind.CONDITION
+    # Recordings of older versions have secrets as the server shows them.
+    yield Fact(group=PARAMETERS, name=name, value=without_secrets(shown), kind=kind, source=source, shipped=shipped)
+
+
+def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
+    """How the machine is set up."""
+    yield condition_fact(MACHINE, "CPU model", setup.cpu_model or units.UNKNOWN)
+    yield condition_fact(MACHINE, "sockets", str(setup.sockets or units.UNKNOWN))
+    yield condition_fact(MACHINE, "virtualisation", setup.virtualisation or "none known")
+    for mount in setup.mounts:
+        yield condition_fact(MACHINE, f"file system of {mount.role}", mount.kind)
+        yield setting_fact(SYSTEM, f"mount options of {mount.role}", ",".join(mount.options))
+    for disk in setup.disks:
+        roles = ", ".join(disk.roles)
+        kind = {True: "turning", False: "not rotating", None: "unknown"}[disk.rotational]
+        yield condition_fact(MACHINE, f"disk below {roles}", f"{disk.model} {units.size(disk.size_bytes)}".strip())
+        yield condition_fact(MACHINE, f"disk below {roles} is", kind)
+        for name, value in (
+            ("scheduler", disk.scheduler),
+            ("write_cache", disk.write_cache),
+            ("read_ahead_kb", disk.read_ahead_kb),
+            ("nr_requests", disk.nr_requests),
+        ):
+            yield setting_fact(SYSTEM, f"{name} of the disk below {roles}", str(value or units.UNKNOWN))
+    yield setting_fact(SYSTEM, "clock source", setup.clock_source or units.UNKNOWN)
+    yield from (setting_fact(SYSTEM, each.name, each.value) for each in setup.settings)
+
+
+def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
+    """Limits on the server."""
+    cores = group.cpu_quota_cores
+    yield condition_fact(MACHINE, "CPU limit", "none" if cores is None else f"{cores:g} CPUs")
+    if group.cpus_allowed is not None:
+        allowed = f"{group.cpus_allowed} CPUs"
+        yield condition_fact(MACHINE, "CPUs allowed", allowed)
+    limit = group.memory_max_bytes
+    yield condition_fact(MACHINE, "memory limit", "none" if limit is None else units.size(limit))
+
+
+def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterator[Fact]:
+    """Sizes of tables as the first look found them, from pg_class.relpages; the scale from pgbench's own."""
+    block_bytes = 8192 if server is None else server.block_bytes
+    tables = [
+        table for table in relations.tables if table.kind != "toast" and table.pages > 0 and table.oid >= FIRST_USER_OID
+    ]
+    for table in sorted(tables, key=lambda each: -each.pages)[:_LARGEST]:
+        size = units.size(table.pages * block_bytes)
+        yield identity_fact(DATA, f"table {table.name}", f"{size}, {units.count(max(table.tuples, 0))} rows")
+    scale = _scale(_rows_of(tables, "pgbench_accounts") / _ROWS_A_SCALE, _rows_of(tables, "pgbench_branches"))
+    if scale:
+        yield condition_fact(DATA, "pgbench scale", units.number(scale))
+
+
+def _rows_of(tables: Sequence[TableCounters], name: str) -> float:
+    return max((table.tuples for table in tables if table.name.rpartition(".")[2] == name), default=0.0)
+
+
+def _scale(estimated: float, branches: float) -> float:
+    """The number of branches where the accounts bear it out; else two digits, as vacuum's estimate of accounts has."""
+    agree = abs(branches - estimated) <= _SAME_SCALE * estimated
+    return float(round(branches)) if agree else float(f"{estimated:.2g}")
+
+
+def _warmth(runs: Runs) -> Iterator[Fact]:
+    """How warm the cache was when the first run began."""
+    hits = runs[0].first_hits if runs else None
+    if hits is not None:
+        yield identity_fact(DATA, "buffer hits at the start", f"{hits[1]:.1f} % in {hits[0]} s")
+
+
+def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
+    """What all runs of a side have in common."""
+    runs = tuple(runs)
+    for name, digest in sorted({pair for run in runs for pair in zip(run.scripts, run.script_hashes, strict=False)}):
+        yield condition_fact(LOAD, f"script {name}", digest[:16])
+    if runs:
+        seeds = sorted({run.seed for run in runs if run.seed is not None})
+        yield identity_fact(LOAD, "seed", ", ".join(map(str, seeds)) or "a new one each time")
+    versions = sorted({run.pgbench_version for run in runs})
+    machines = sorted({run.machine or "beside pgtop-tune" for run in runs})
+    threads = sorted({run.threads for run in runs})
+    if versions:
+        yield condition_fact(LOAD, "pgbench", ", ".join(versions))
+        yield condition_fact(LOAD, "pgbench runs", ", ".join(machines))
+        yield condition_fact(LOAD, "threads", ", ".join(map(str, threads)))
+
+
+def in_order(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Group by group, each as it came."""
+    places = {group: place for place, group in enumerate(GROUPS)}
+    return tuple(sorted(facts, key=lambda fact: places[fact.group]))
+
 
 # Contracts of a comparison: the facts that may vary; every other fact must be equal.
 

@@ -9,8 +9,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
-from pgtop_tune.compare.sides.facts import TOOL, FactsSeen
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums
+from pgtop_tune.compare.sides.fingerprint import TOOL, FactsSeen
 from pgtop_tune.compare.sides.material import (
     BUDGET_S,
     Bound,

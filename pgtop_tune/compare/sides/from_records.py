@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import opened
 from pgtop_tune.base.units import size
-from pgtop_tune.compare.sides.facts import (
+from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS
+from pgtop_tune.compare.sides.fingerprint import (
     DATA,
     LOAD,
     MACHINE,
@@ -25,7 +26,6 @@ from pgtop_tune.compare.sides.facts import (
     parameter_fact,
     setup_facts,
 )
-from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS
 from pgtop_tune.compare.sides.material import (
     ComparedRun,
     DatasetMade,

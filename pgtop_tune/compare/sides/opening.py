@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.base.paths import opened
-from pgtop_tune.compare.sides.facts import TOOL
+from pgtop_tune.compare.sides.fingerprint import TOOL
 from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.from_records import is_record, read_records
+from pgtop_tune.compare.sides.from_window import LATE_S, Side, read_looks
 from pgtop_tune.compare.sides.material import Material, identity_fact
-from pgtop_tune.compare.windows.window import LATE_S, Side, read_looks
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.process.dispositions import reset_in_fork

@@ -1,6 +1,6 @@
 """The difference of two windows or of two sets of runs: ratio with a 95 % interval, and the verdict it allows.
 
-Windows, cut into blocks (`compare.blocks`):
+Windows, cut into blocks (`block_length`):
 
     log(mean B / mean A) ± t · √(c · (s²A/(kA·mean²A) + s²B/(kB·mean²B)))
 
@@ -8,7 +8,7 @@ t is Student's with min(kA, kB) − 1 degrees of freedom: fewer than Welch's for
 estimated from the same data. c is 1.2: the variance of means of blocks three autocorrelation times long is too small by
 about 1 − 1/(2·3) (exactly so for a first-order autoregressive series). Noise from run to run is not in that interval.
 
-Runs, each of which is one value, are judged below: what runs of one setting differ by is in that
+Runs, each of which is one value, are judged further below, with the difference between runs of one setting in the
 interval.
 
 A verdict takes more than the interval that is shown: 98 % instead of 95 %. Of several figures judged together Holm's

@@ -25,7 +25,7 @@ from pgtop_tune.compare.reports.sheets import (
 )
 from pgtop_tune.compare.sides.figures import WaitRow
 from pgtop_tune.compare.statement_rows import GONE, NEW, StatementComparison
-from pgtop_tune.compare.windows.differing import Differing, WindowComparison, amount, between, changed, sized, titled
+from pgtop_tune.compare.window_comparison import Differing, WindowComparison, amount, between, changed, sized, titled
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.scene.banners import span_words
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, wrapped
@@ -90,8 +90,8 @@ class WindowsDialog(Dialog[None]):
             self.repaint()
 
     def _compute(self) -> WindowComparison | None:
-        from pgtop_tune.compare.windows.differing import window_comparison
-        from pgtop_tune.compare.windows.window import LEAST_FRAMES, read_window
+        from pgtop_tune.compare.sides.from_window import LEAST_FRAMES, read_window
+        from pgtop_tune.compare.window_comparison import window_comparison
 
         sides = []
         for name, window, span in zip("AB", self._pair, self._spans, strict=True):
@@ -144,7 +144,7 @@ class WindowsDialog(Dialog[None]):
         if self._found is None:
             return
         from pgtop_tune.compare.reports.written import text
-        from pgtop_tune.compare.windows.differing import window_sheets
+        from pgtop_tune.compare.window_comparison import window_sheets
 
         self.copy(text(window_sheets(self._found)), "the table is in your terminal's clipboard")
 

@@ -19,8 +19,7 @@ from pgtop_tune.base.errors import ConnectionProblem, LoadProblem
 from pgtop_tune.bench.argv import run_argv
 from pgtop_tune.bench.datasets.bus import BLOCK_TICKETS, SEATS, TABLES, BusPlan, parse_size, rows_of
 from pgtop_tune.bench.datasets.bus_make import GENERATE, make_bus
-from pgtop_tune.bench.datasets.pgbench_tables import Initialised
-from pgtop_tune.bench.datasets.progress import InitialiseProgress
+from pgtop_tune.bench.datasets.pgbench_tables import Initialised, InitialiseProgress
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_bus
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.bench.messages import hint_for, last_words

@@ -28,8 +28,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import as_markdown, as_text, escaped
 from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.bench.housekeeping import parse_housekeeping
-from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
-from pgtop_tune.bench.scripts import LONGEST_BYTES, parse_choice
+from pgtop_tune.bench.profiles import LONGEST_BYTES, Profiles, load_profiles, parse_choice, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
 from pgtop_tune.cli.assignments import PARAMETER_NAMES, check_known
 from pgtop_tune.cli.commands.bench.request import RunRequest
@@ -48,7 +47,7 @@ from pgtop_tune.compare.reports.sheets import (
     percentile_words,
     table_of,
 )
-from pgtop_tune.compare.sides.facts import FactsSeen
+from pgtop_tune.compare.sides.fingerprint import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.experiment.configurations import (
     Configuration,

@@ -15,7 +15,7 @@ from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
 from pgtop_tune.compare.comparison import Comparison, compare
-from pgtop_tune.compare.figure_rows import FigureRow, aligned_period
+from pgtop_tune.compare.figure_rows import CERTAIN, FigureRow, aligned_period, worded
 from pgtop_tune.compare.reports.sheets import (
     Sheet,
     event_sheet,
@@ -28,6 +28,7 @@ from pgtop_tune.compare.reports.sheets import (
 )
 from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
+from pgtop_tune.compare.sides.from_window import PER_TRANSACTION, Number, Side
 from pgtop_tune.compare.sides.material import Material, Sums, blocks, quotient
 from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import (
@@ -40,8 +41,6 @@ from pgtop_tune.compare.statistics.effect import (
     share_effect,
     t_quantile,
 )
-from pgtop_tune.compare.statistics.verdicts import CERTAIN, worded
-from pgtop_tune.compare.windows.window import PER_TRANSACTION, Number, Side
 
 # Two windows as headings and tables, and as one JSON object.
 

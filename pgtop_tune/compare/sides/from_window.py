@@ -1,6 +1,6 @@
-"""One side of a comparison from a window of frames: only the marked frames are read.
+"""One side of a comparison, read from a window of frames: only the marked frames are read.
 
-Rates, waits and budgets of the first seconds are therefore missing rather than told from what was before.
+Rates, waits and budgets of the first seconds are therefore missing; frames before the window do not supply them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.figures import disks_by_role, frame_sums, line_sums
+from pgtop_tune.compare.sides.fingerprint import FactsSeen
 from pgtop_tune.compare.sides.from_recording import CheckpointsSeen, budget_of, key_of, spec_of
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, Gathered, LoadKey, Material, StatementsSeen
 from pgtop_tune.metrics import (

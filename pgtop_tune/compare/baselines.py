@@ -102,11 +102,11 @@ def change_points(values: Sequence[float], figures: int = 1) -> tuple[ChangePoin
 
 def _splits(logs: Sequence[float], first: int, last: int, wrong: float) -> list[int]:
     inner = range(first + FEWEST, last - FEWEST + 1)
-    for stretches in ([(first, place) for place in inner], list(_inside(first, last))):
-        found = _best(logs, first, last, stretches, wrong)
-        if found is not None:
-            edges = [first, *(edge for edge in found if first < edge < last), last]
-            return [*edges[1:-1], *(each for part in pairwise(edges) for each in _splits(logs, *part, wrong))]
+    for stretches in ([(first, middle) for middle in inner], list(_inside(first, last))):
+        stretch = _best(logs, first, last, stretches, wrong)
+        if stretch is not None:
+            edges = [first, *(edge for edge in stretch if first < edge < last), last]
+            return [*edges[1:-1], *(edge for part in pairwise(edges) for edge in _splits(logs, *part, wrong))]
     return []
 
 
@@ -130,13 +130,13 @@ def _best(
     return best
 
 
-def _score(left: Sequence[float], right: Sequence[float]) -> tuple[float, float]:
+def _score(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
     """Student's t, and the difference of the means."""
-    means = fmean(left), fmean(right)
-    squares = math.fsum((x - means[0]) ** 2 for x in left) + math.fsum((x - means[1]) ** 2 for x in right)
-    spread = max(math.sqrt(squares / (len(left) + len(right) - 2)), _EXACT)
+    means = fmean(first), fmean(second)
+    squares = math.fsum((x - means[0]) ** 2 for x in first) + math.fsum((x - means[1]) ** 2 for x in second)
+    spread = max(math.sqrt(squares / (len(first) + len(second) - 2)), _EXACT)
     moved = abs(means[1] - means[0])
-    return moved / (spread * math.sqrt(1.0 / len(left) + 1.0 / len(right))), moved
+    return moved / (spread * math.sqrt(1.0 / len(first) + 1.0 / len(second))), moved
 
 
 FORMAT: Final = "pgtop-tune-baseline/1"
@@ -247,18 +247,18 @@ def kept_runs(name: str) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
     """
     directory = paths.baselines_dir() / check_name(name)
     if not directory.is_dir():
-        known = ", ".join(names())
+        known_names = ", ".join(names())
         raise UsageProblem(
             f"there is no baseline {name!r}",
-            f"known names: {known}" if known else "pgtop-tune baseline save creates one",
+            f"known names: {known_names}" if known_names else "pgtop-tune baseline save creates one",
         )
-    found, problems = [], []
+    runs, problems = [], []
     for path in sorted(directory.glob(f"*{_SUMMARY}")):
         try:
-            found.append(_read(path))
+            runs.append(_read(path))
         except RecordingProblem as problem:
             problems.append(problem.message)
-    return tuple(sorted(found, key=lambda kept: (kept.began_ms, kept.path.name))), tuple(problems)
+    return tuple(sorted(runs, key=lambda kept: (kept.began_ms, kept.path.name))), tuple(problems)
 
 
 def earlier_runs(side: Material) -> Earlier:
@@ -282,7 +282,7 @@ def earlier_runs(side: Material) -> Earlier:
 
 
 def _same_set_up(a: Kept, b: Kept) -> bool:
-    return all(each.kind is FactKind.IDENTITY for each in fingerprints(a.set_up, b.set_up).differences)
+    return all(difference.kind is FactKind.IDENTITY for difference in fingerprints(a.set_up, b.set_up).differences)
 
 
 def names() -> tuple[str, ...]:
@@ -363,8 +363,8 @@ def _summary(kept: Kept, material: Material) -> dict[str, Any]:
         file=kept.path.name, began_ms=kept.began_ms, seconds=material.seconds, note=kept.note,
         loads={title: dict(figures) for title, figures in kept.loads.items()}, facts=kept.facts, doubts=kept.doubts,
     )  # fmt: skip
-    found: dict[str, Any] = msgspec.to_builtins(summary)
-    return found
+    encoded: dict[str, Any] = msgspec.to_builtins(summary)
+    return encoded
 
 
 def _read(path: Path) -> Kept:
@@ -405,14 +405,14 @@ class LevelChange(Struct, frozen=True):
 def changes(kept: Sequence[Kept]) -> tuple[LevelChange, ...]:
     """Changes of level in the order of time, of every load and figure that is followed."""
     kept = kept[-MOST_RUNS:]
-    found = []
+    level_changes = []
     for load in dict.fromkeys(load for run in kept for load in run.loads):
         for name in FOLLOWED:
             runs = [run for run in kept if name in run.loads.get(load, {})]
             for point in change_points([run.loads[load][name] for run in runs], len(FOLLOWED)):
                 figure = BY_ID[name]
                 better = (point.relative > 0) == (figure.better is Better.HIGHER)
-                found.append(
+                level_changes.append(
                     LevelChange(
                         load=load,
                         figure=figure,
@@ -421,7 +421,7 @@ def changes(kept: Sequence[Kept]) -> tuple[LevelChange, ...]:
                         verdict="better" if better else "worse",
                     )
                 )
-    return tuple(sorted(found, key=lambda change: change.since.began_ms))
+    return tuple(sorted(level_changes, key=lambda change: change.since.began_ms))
 
 
 # Baselines as a table and as JSON, and changes of level in words.

@@ -80,14 +80,14 @@ def load_fingerprint(side: Material, run: ComparedRun) -> LoadFingerprint | None
     return fingerprint_of(side.facts, run.key, run.scripts)
 
 
-def fingerprint_of(said: Iterable[Fact], key: LoadKey, scripts: Sequence[str]) -> LoadFingerprint | None:
+def fingerprint_of(surroundings: Iterable[Fact], key: LoadKey, scripts: Sequence[str]) -> LoadFingerprint | None:
     """The same of a load that runs.
 
     Args:
-        said: Facts of its surroundings.
+        surroundings: Facts of its surroundings.
         scripts: SHA-256 of each script file.
     """
-    facts = {(fact.group, fact.name): fact.value for fact in said}
+    facts = {(fact.group, fact.name): fact.value for fact in surroundings}
     machine = [facts.get((MACHINE, name), "") for name in _OF_THE_MACHINE]
     major = _MAJOR.match(facts.get((SERVER, "PostgreSQL"), ""))
     if not machine[0] or major is None or not key.name:
@@ -195,15 +195,15 @@ class KnownNoise(Struct, frozen=True):
             figure: One of `FIGURES`.
             without: Begins of runs whose groups are left out: runs that are judged now are no history of themselves.
         """
-        found = RunSpread()
+        total = RunSpread()
         for group in reversed(self.groups):
-            spread, room = group.spreads.get(figure), MOST_HISTORY - found.degrees
+            spread, room = group.spreads.get(figure), MOST_HISTORY - total.degrees
             if room <= 0:
                 break
             if spread is not None and spread.degrees and not set(without) & set(group.began_ms):
                 kept = min(spread.degrees, room)
-                found += RunSpread(spread.squares * kept / spread.degrees, kept)
-        return found
+                total += RunSpread(spread.squares * kept / spread.degrees, kept)
+        return total
 
 
 class _Document(Struct, frozen=True):
@@ -218,8 +218,8 @@ class NotReadable(Exception):
         damaged: It may be moved aside: a file of ours that is no noise store.
     """
 
-    def __init__(self, words: str, *, damaged: bool) -> None:
-        super().__init__(words)
+    def __init__(self, reason: str, *, damaged: bool) -> None:
+        super().__init__(reason)
         self.damaged = damaged
 
 
@@ -238,19 +238,19 @@ def known_noise(load: LoadFingerprint | None) -> KnownNoise | None:
 
 def history(load: LoadFingerprint | None, figure: str = "tps", without: Collection[int] = ()) -> RunSpread:
     """How runs of this machine and load differ among each other, for `runs.run_noise`; see `KnownNoise.spread`."""
-    known = known_noise(load)
-    return RunSpread() if known is None else known.spread(figure, without)
+    noise = known_noise(load)
+    return RunSpread() if noise is None else noise.spread(figure, without)
 
 
 def known_spreads(sides: Sequence[Material]) -> dict[str, dict[str, RunSpread]]:
     """How runs of the first side's loads differ, by title and figure; runs that are compared do not count twice."""
     began = {run.began_ms for side in sides for run in side.runs}
-    found: dict[str, dict[str, RunSpread]] = {}
+    by_load: dict[str, dict[str, RunSpread]] = {}
     for key, runs in sides[0].phases.items():
         load = load_fingerprint(sides[0], runs[0])
         spreads = {name: history(load, name, began) for name in FIGURES}
-        found[key.title] = {name: spread for name, spread in spreads.items() if spread.degrees}
-    return found
+        by_load[key.title] = {name: spread for name, spread in spreads.items() if spread.degrees}
+    return by_load
 
 
 def problem() -> str:
@@ -273,7 +273,7 @@ def group_of(figures: Sequence[Mapping[str, float]], began_ms: Sequence[int]) ->
         return None
     spreads = {}
     for name in FIGURES:
-        values = [each.get(name, 0.0) for each in figures]
+        values = [run_figures.get(name, 0.0) for run_figures in figures]
         if min(values) > 0.0:
             logs = [math.log(value) for value in values]
             mean = fmean(logs)
@@ -293,17 +293,17 @@ def remember(load: LoadFingerprint, group: NoiseGroup | None = None, floor: Nois
     try:
         paths.private(path.parent)
         with _alone(path.parent):
-            known, said = _all_or_aside(path)
-            former = known.pop(load, KnownNoise(load))
+            loads, damage = _all_or_aside(path)
+            former = loads.pop(load, KnownNoise(load))
             groups = former.groups if group is None else (*former.groups, group)[-_MOST_GROUPS:]
-            known[load] = replace(former, groups=groups, floor=floor or former.floor)
-            newest = sorted(known.values(), key=lambda each: each.at_ms)[-_MOST_LOADS:]
+            loads[load] = replace(former, groups=groups, floor=floor or former.floor)
+            newest = sorted(loads.values(), key=lambda load_noise: load_noise.at_ms)[-_MOST_LOADS:]
             with paths.replacing(path) as file:
                 file.write(msgspec.json.encode(_Document(FORMAT, tuple(newest))))
                 file.flush()
                 # Some file systems find out only now that they are full.
                 os.fsync(file.fileno())
-            return said
+            return damage
     except NotReadable as refusal:
         return f"the noise of this load is not kept: {refusal}"
     except OSError as failure:
@@ -353,27 +353,27 @@ def _all() -> dict[LoadFingerprint, KnownNoise]:
         if document is not None and document.format != FORMAT and document.format.startswith(_KIND):
             raise NotReadable(f"{path} is of a newer pgtop-tune ({document.format[:40]!r})", damaged=False)
         raise NotReadable(f"{path} is no noise store", damaged=True)
-    return {each.load: each for each in document.loads}
+    return {load_noise.load: load_noise for load_noise in document.loads}
 
 
-def _sane(known: KnownNoise) -> bool:
-    spreads = [spread for group in known.groups for spread in group.spreads.values()]
-    fine = all(0 <= each.degrees <= _MOST_DEGREES and 0.0 <= each.squares < math.inf for each in spreads)
-    floor = known.floor
+def _sane(load_noise: KnownNoise) -> bool:
+    spreads = [spread for group in load_noise.groups for spread in group.spreads.values()]
+    fine = all(0 <= spread.degrees <= _MOST_DEGREES and 0.0 <= spread.squares < math.inf for spread in spreads)
+    floor = load_noise.floor
     if floor is None:
         return fine
     figures = (floor.seconds, floor.pair_sd, floor.autocorrelation_s, floor.variance)
-    return fine and all(0.0 <= each < math.inf for each in figures)
+    return fine and all(0.0 <= figure < math.inf for figure in figures)
 
 
 # What is known of the noise of a load, in one line for plans and experiments.
 
 
-def known_words(known: KnownNoise | None) -> str:
+def known_words(load_noise: KnownNoise | None) -> str:
     """ "noise known since 2026-11-23 19:39: runs differ by 3.1 %, pairs of 10 s blocks by 2.4 %"; "" without any."""
-    if known is None:
+    if load_noise is None:
         return ""
-    spread, floor = known.spread("tps"), known.floor
+    spread, floor = load_noise.spread("tps"), load_noise.floor
     parts = []
     if spread.degrees:
         parts.append(f"runs differ by {100 * math.sqrt(spread.squares / spread.degrees):.1f} %")
@@ -381,7 +381,7 @@ def known_words(known: KnownNoise | None) -> str:
         parts.append(f"pairs of 10 s blocks by {100 * floor.pair_sd:.1f} %")
     if not parts:
         return ""
-    return f"noise known since {units.wall_moment(known.at_ms)}: {', '.join(parts)}"
+    return f"noise known since {units.wall_moment(load_noise.at_ms)}: {', '.join(parts)}"
 
 
 _MOST_RUNS: Final = 200
@@ -426,8 +426,8 @@ class CellOfRuns(Struct, frozen=True):
 
     Attributes:
         title: The load in words. Foreign text.
-        made: Runs.
-        runs: Of them, those that count.
+        runs_made: All runs.
+        runs: Those of them that count.
         tps: Their mean, behind each run's warm-up.
         sd: By which they differ, as a share; None with fewer than two.
         half: Half of the 98 % interval of the mean, as a share; None where there is none.
@@ -438,7 +438,7 @@ class CellOfRuns(Struct, frozen=True):
     """
 
     title: str
-    made: int
+    runs_made: int
     runs: int
     tps: float | None
     sd: float | None
@@ -497,7 +497,7 @@ def _left_out(run: ComparedRun, figures: Collection[str]) -> str:
 
 def within_run(run: ComparedRun) -> float:
     """Variance of the logarithm of a run's mean throughput by its own seconds; 0.0 where it is too short to say."""
-    steps = [part / whole for part, whole in run.gathered.sums(TPS, run.warm_up_s)]
+    steps = [part / divisor for part, divisor in run.gathered.sums(TPS, run.warm_up_s)]
     return long_run_variance(steps) / len(steps) if len(steps) >= FEWEST_BEFORE else 0.0
 
 
@@ -512,17 +512,17 @@ def long_run_variance(seconds: Sequence[float]) -> float:
 
 def cell_of(runs: Sequence[MeasuredRun], load: LoadFingerprint | None, history: RunSpread) -> CellOfRuns:
     """Runs of one cell; at least one."""
-    counted = [each for each in runs if not each.left_out]
-    values = [each.figures[TPS] for each in counted]
+    counted = [run for run in runs if not run.left_out]
+    values = [run.figures[TPS] for run in counted]
     unlike = unlike_words(counted)
-    short = [each for each in counted if each.short]
+    short = [run for run in counted if run.short]
     logs = [math.log(value) for value in values]
     noise = None
     if values and not short and not unlike:
-        noise = run_noise(logs, (), fmean(each.within for each in counted), history)
+        noise = run_noise(logs, (), fmean(run.within for run in counted), history)
     return CellOfRuns(
         title=runs[0].run.key.title,
-        made=len(runs),
+        runs_made=len(runs),
         runs=len(values),
         tps=fmean(values) if values else None,
         sd=math.expm1(stdev(logs)) if len(logs) > 1 else None,
@@ -536,29 +536,29 @@ def cell_of(runs: Sequence[MeasuredRun], load: LoadFingerprint | None, history: 
 
 
 def _notes(runs: Sequence[MeasuredRun], counted: Sequence[MeasuredRun], short: Sequence[MeasuredRun]) -> list[str]:
-    notes = [f"run {number} {each.left_out}" for number, each in enumerate(runs, start=1) if each.left_out]
+    notes = [f"run {number} {run.left_out}" for number, run in enumerate(runs, start=1) if run.left_out]
     if short:
         notes.append(f"no interval: a run shorter than {SHORTEST_S:.0f} s is not compared")
     of = len(counted)
-    if unsteady := sum(each.run.steady is False for each in counted):
+    if unsteady := sum(run.run.steady is False for run in counted):
         notes.append(f"{unsteady} of {of} runs did not get steady: longer runs (-T) or --warmup")
-    if bound := sum(each.bound_by_generator for each in counted):
+    if bound := sum(run.bound_by_generator for run in counted):
         notes.append(f"pgbench was the limit in {bound} of {of} runs: the mean is not the server's")
-    if away := sum(any(doubt.id == _AWAY for doubt in each.run.doubts) for each in counted):
+    if away := sum(any(doubt.id == _AWAY for doubt in run.run.doubts) for run in counted):
         notes.append(f"the server was away in {away} of {of} runs")
     return notes
 
 
 def unlike_words(runs: Sequence[MeasuredRun]) -> str:
     """Why runs of a cell were not made alike, one line; "" when they were."""
-    for number, each in enumerate(runs[1:], start=2):
-        if _started(runs[0].side) != _started(each.side):
+    for number, run in enumerate(runs[1:], start=2):
+        if _started(runs[0].side) != _started(run.side):
             return f"no interval: the server was restarted before run {number}"
-        found = fingerprints(runs[0].side, each.side)
-        differs = next((fact for fact in found.differences if fact.kind is not FactKind.IDENTITY), None)
+        prints = fingerprints(runs[0].side, run.side)
+        differs = next((fact for fact in prints.differences if fact.kind is not FactKind.IDENTITY), None)
         if differs is not None:
-            words = f"{differs.name} was {differs.a} in run 1 and {differs.b} in run {number}"
-            return one_line(f"no interval: runs were not made alike, {words}", _SAID)
+            change = f"{differs.name} was {differs.a} in run 1 and {differs.b} in run {number}"
+            return one_line(f"no interval: runs were not made alike, {change}", _SAID)
     return ""
 
 
@@ -568,10 +568,10 @@ def _started(side: Material) -> str:
 
 def to_keep(runs: Sequence[MeasuredRun]) -> NoiseGroup | None:
     """What runs of a cell add to the noise store; None where they are too few, too short, unlike, or pgbench's own."""
-    counted = [each for each in runs if not each.left_out and not each.short and not each.bound_by_generator]
+    counted = [run for run in runs if not run.left_out and not run.short and not run.bound_by_generator]
     if unlike_words(counted):
         return None
-    return group_of([each.figures for each in counted], [each.run.began_ms for each in counted])
+    return group_of([run.figures for run in counted], [run.run.began_ms for run in counted])
 
 
 def mean_half(noise: RunNoise, runs: int) -> float:
@@ -600,10 +600,10 @@ def cells_of_side(side: Material, history: Mapping[LoadFingerprint, RunSpread]) 
     Args:
         history: What is known of how runs differ, by load.
     """
-    found = []
+    cells = []
     for key, runs in side.phases.items():
         if key.name and len(runs) > 1:
             load = load_fingerprint(side, runs[0])
-            known = RunSpread() if load is None else history.get(load, RunSpread())
-            found.append(cell_of([alone(side, run) for run in runs], load, known))
-    return tuple(found)
+            spread = RunSpread() if load is None else history.get(load, RunSpread())
+            cells.append(cell_of([alone(side, run) for run in runs], load, spread))
+    return tuple(cells)

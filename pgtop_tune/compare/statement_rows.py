@@ -118,15 +118,15 @@ class _Side:
     """Looks of the runs of a side."""
 
     def __init__(self, runs: Runs) -> None:
-        told = [run for run in runs if run.statements.behind(run.warm_up_s)]
-        self.runs = [run.statements.behind(run.warm_up_s) for run in told]
-        every = [run.statements.all_ms(run.warm_up_s) for run in told]
+        counted_runs = [run for run in runs if run.statements.behind(run.warm_up_s)]
+        self.runs = [run.statements.behind(run.warm_up_s) for run in counted_runs]
+        every = [run.statements.all_ms(run.warm_up_s) for run in counted_runs]
         self.sums = SideSums(
             whole=summed(self.looks),
-            seconds=sum(run.statements.seconds(run.warm_up_s) for run in told),
+            seconds=sum(run.statements.seconds(run.warm_up_s) for run in counted_runs),
             all_ms=None if None in every else sum(ms for ms in every if ms is not None),
         )
-        self.texts = {id: run.statements.text(id) for run in told for id in run.statements.names}
+        self.texts = {id: run.statements.text(id) for run in counted_runs for id in run.statements.names}
 
     @property
     def looks(self) -> list[Look]:
@@ -170,7 +170,9 @@ def compare_statements(
         judge, judge_mix = partial(of_runs, foreseen=False), partial(of_runs, foreseen=True)
     fixed = [id for id in often if all(id in unit for side in units for unit in side)]
     effects = {id: judge(per_call(id)) for id in fixed}
-    sure = certain_together({id: each.chance for id, each in effects.items() if each and each.chance is not None})
+    sure = certain_together(
+        {id: effect.chance for id, effect in effects.items() if effect and effect.chance is not None}
+    )
 
     def said(id: str) -> str:
         return worded(
@@ -216,28 +218,28 @@ def statement_row(
     text: str,
     sides: tuple[SideSums, SideSums],
     effects: Mapping[str, Effect | None],
-    said: Callable[[str], str],
+    verdict_of: Callable[[str], str],
 ) -> StatementRow:
     """One statement of two sides.
 
     Args:
         effects: Of those in the fixed set.
-        said: The verdict of a statement that both sides have.
+        verdict_of: The verdict of a statement that both sides have.
     """
-    one, other = (side.whole.get(id) for side in sides)
-    verdict = GONE if other is None else NEW if one is None else said(id)
-    if one is not None and other is not None:
-        weight = one[0] * (mean_ms(other) - mean_ms(one))
+    one, count_b = (side.whole.get(id) for side in sides)
+    verdict = GONE if count_b is None else NEW if one is None else verdict_of(id)
+    if one is not None and count_b is not None:
+        weight = one[0] * (mean_ms(count_b) - mean_ms(one))
     else:
         longer = sides[0].seconds / sides[1].seconds if sides[1].seconds else 1.0
-        weight = (0.0 if other is None else other[1] * longer) - (0.0 if one is None else one[1])
+        weight = (0.0 if count_b is None else count_b[1] * longer) - (0.0 if one is None else one[1])
     return StatementRow(
         id=id,
         text=text,
         calls_a=one[0] if one else 0,
-        calls_b=other[0] if other else 0,
+        calls_b=count_b[0] if count_b else 0,
         a_ms=mean_ms(one) if one else None,
-        b_ms=mean_ms(other) if other else None,
+        b_ms=mean_ms(count_b) if count_b else None,
         effect=effects.get(id),
         weight_ms=weight,
         fixed=id in effects,
@@ -285,19 +287,19 @@ def _values(measure: Measure, units: Sequence[Look]) -> list[float]:
 
 
 def _of_blocks(measure: Measure, sides: Sequence[_Side], units: Sequence[Sequence[Look]], length: int) -> Effect | None:
-    whole = measure(sides[0].sums.whole), measure(sides[1].sums.whole)
-    if whole[0] is None or whole[1] is None:
+    overall = measure(sides[0].sums.whole), measure(sides[1].sums.whole)
+    if overall[0] is None or overall[1] is None:
         return None
-    return effect_of_whole((whole[0], whole[1]), _values(measure, units[0]), _values(measure, units[1]), length)
+    return effect_of_whole((overall[0], overall[1]), _values(measure, units[0]), _values(measure, units[1]), length)
 
 
 def _of_runs(
     measure: Measure, sides: Sequence[_Side], units: Sequence[Sequence[Look]], *, short: bool, foreseen: bool
 ) -> Effect | None:
     """Each run is one value; its own looks say how sure that is."""
-    whole = measure(sides[0].sums.whole), measure(sides[1].sums.whole)
+    overall = measure(sides[0].sums.whole), measure(sides[1].sums.whole)
     values = [_values(measure, side) for side in units]
-    if not whole[0] or not whole[1] or not all(values) or min(map(min, values)) <= 0.0:
+    if not overall[0] or not overall[1] or not all(values) or min(map(min, values)) <= 0.0:
         return None
     logs = [[math.log(value) for value in side] for side in values]
     within = []
@@ -305,5 +307,5 @@ def _of_runs(
         steps = _values(measure, looks)
         within.append(mean_variance(steps) / fmean(steps) ** 2 if steps and fmean(steps) > 0.0 else 0.0)
     noise = run_noise(logs[0], logs[1], fmean(within), foreseen=foreseen)
-    found = runs_effect(logs[0], logs[1], noise, change=math.log(whole[1] / whole[0]))
-    return found.without_interval() if short else found
+    effect = runs_effect(logs[0], logs[1], noise, change=math.log(overall[1] / overall[0]))
+    return effect.without_interval() if short else effect

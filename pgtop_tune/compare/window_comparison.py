@@ -93,24 +93,24 @@ def sized(row: Differing) -> str:
 
 
 def _told(row: Differing, value: float) -> str:
-    if row.told is ToldChange.AMOUNT:
+    if row.change_kind is ToldChange.AMOUNT:
         return ("-" if value < 0 else "+") + amount(row, abs(value))
     return signed(100.0 * value)
 
 
 def _sign(row: Differing) -> str:
-    return {ToldChange.SHARE: " %", ToldChange.POINTS: " pt", ToldChange.AMOUNT: ""}[row.told]
+    return {ToldChange.SHARE: " %", ToldChange.POINTS: " pt", ToldChange.AMOUNT: ""}[row.change_kind]
 
 
-def window_sheets(found: WindowComparison) -> tuple[Sheet, ...]:
+def window_sheets(windows: WindowComparison) -> tuple[Sheet, ...]:
     """All of it, in the order in which it is read."""
-    comparison = found.comparison
+    comparison = windows.comparison
     sheets = [fingerprint_sheet(comparison)]
-    if found.outcomes:
-        sheets.append(Sheet("outcome", (), _table("", found.outcomes)))
-    if found.statements is not None:
-        sheets.append(statement_sheet(found.statements))
-    sheets.append(differing_sheet(found))
+    if windows.outcomes:
+        sheets.append(Sheet("outcome", (), _table("", windows.outcomes)))
+    if windows.statements is not None:
+        sheets.append(statement_sheet(windows.statements))
+    sheets.append(differing_sheet(windows))
     sheets += [wait_sheet(phase) for phase in comparison.phases if phase.waits]
     sheets += [settling_sheet(phase) for phase in comparison.phases if phase.to_settle]
     for name, side in (("A", comparison.a), ("B", comparison.b)):
@@ -120,35 +120,35 @@ def window_sheets(found: WindowComparison) -> tuple[Sheet, ...]:
     return tuple(sheets)
 
 
-def differing_sheet(found: WindowComparison) -> Sheet:
+def differing_sheet(comparison: WindowComparison) -> Sheet:
     """Every other number that can be told of both windows."""
-    notes = [*found.notes]
-    if found.alike:
-        notes.append(f"{found.alike} numbers are constant and equal in both")
-    for phase in found.comparison.phases:
+    notes = [*comparison.notes]
+    if comparison.alike:
+        notes.append(f"{comparison.alike} numbers are constant and equal in both")
+    for phase in comparison.comparison.phases:
         notes += figure_sheet(phase).notes
     return Sheet(
         heading="what differs",
         lines=("certain differences by size in standard deviations of blocks, then the largest uncertain ones",),
-        table=_table("largest effect first", found.others) if found.others else None,
+        table=_table("largest effect first", comparison.others) if comparison.others else None,
         notes=tuple(one_line(note, 300) for note in notes),
     )
 
 
-def _table(head: str, told: Sequence[Differing]) -> Table:
+def _table(head: str, differing: Sequence[Differing]) -> Table:
     rows = tuple(
         (titled(row), amount(row, row.a), amount(row, row.b), changed(row), between(row), sized(row), row.verdict)
-        for row in told
+        for row in differing
     )
     return Table((head, *_HEADS), rows, frozenset({1, 2, 3, 4, 5}))
 
 
-def differences_json(found: WindowComparison) -> dict[str, Any]:
+def differences_json(comparison: WindowComparison) -> dict[str, Any]:
     """What a comparison of windows has beyond one of whole recordings."""
     return {
-        "differences": [_row(row) for row in found.rows],
-        "alike": found.alike,
-        "notes": list(found.notes),
+        "differences": [_row(row) for row in comparison.rows],
+        "alike": comparison.alike,
+        "notes": list(comparison.notes),
     }
 
 
@@ -159,7 +159,7 @@ def _row(row: Differing) -> dict[str, Any]:
         "unit": row.unit,
         "a": row.a,
         "b": row.b,
-        "told_as": str(row.told),
+        "told_as": str(row.change_kind),
         "change": change[0],
         "low": change[1],
         "high": change[2],
@@ -226,8 +226,8 @@ class Differing(Struct, frozen=True):
         name: What it is called; its key is foreign.
         a, b: Means over the windows.
         effect: None where nothing can be said of a difference.
-        told: How the change reads.
-        change: The change and its interval as `told` says; None without.
+        change_kind: The way in which the change reads.
+        change: The change and its interval as `change_kind` says; None without.
         size: The effect in standard deviations of blocks; None without an interval.
         apart: How far the means are apart; larger is farther.
         outcome: What a load is run for: throughput, latency, failures.
@@ -240,7 +240,7 @@ class Differing(Struct, frozen=True):
     a: float
     b: float
     effect: Effect | None
-    told: ToldChange
+    change_kind: ToldChange
     change: tuple[float, float | None, float | None] | None
     size: float | None
     apart: float
@@ -271,7 +271,7 @@ class WindowComparison(Struct, frozen=True):
     @property
     def outcomes(self) -> tuple[Differing, ...]:
         """Throughput, latency, failures, in the order of a comparison."""
-        order = {figure.title: place for place, figure in enumerate(FIGURES)}
+        order = {figure.title: index for index, figure in enumerate(FIGURES)}
         return tuple(sorted((row for row in self.rows if row.outcome), key=lambda row: order[row.name]))
 
     @property
@@ -311,20 +311,20 @@ def window_comparison(
     )
     phase = comparison.phases[0] if comparison.phases else None
     decisive = phase is not None and not phase.no_verdict
-    told = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]
+    numbers = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]
     names = [name for name in a.numbers if name in b.numbers and not (_has_waits(comparison) and _is_wait(a, name))]
     alike = {name for name in names if _alike(a, b, name)}
     period_s = aligned_period(a.material.runs, b.material.runs)
     for name in names:
         if name not in alike:
             number = _of_number(a, b, name, period_s)
-            said = worded(number.effect, Better.NEITHER, None, comparable=comparison.comparable, decisive=decisive)
-            told.append(replace(number, verdict=said))
-    rows = tuple(sorted((row for row in told if not _nothing(row)), key=_place))
+            verdict = worded(number.effect, Better.NEITHER, None, comparable=comparison.comparable, decisive=decisive)
+            numbers.append(replace(number, verdict=verdict))
+    rows = tuple(sorted((row for row in numbers if not _nothing(row)), key=_place))
     return WindowComparison(
         comparison=comparison,
         rows=rows,
-        alike=len(alike) + len(told) - len(rows),
+        alike=len(alike) + len(numbers) - len(rows),
         notes=tuple(_notes(a, b, rows)),
     )
 
@@ -345,7 +345,7 @@ def _alike(a: Side, b: Side, name: str) -> bool:
 
 def _nothing(row: Differing) -> bool:
     """Whether neither the change nor its uncertainty is more than an error of arithmetic."""
-    return row.change is not None and all(each is None or abs(each) < _ROUNDING for each in row.change)
+    return row.change is not None and all(part is None or abs(part) < _ROUNDING for part in row.change)
 
 
 def _place(row: Differing) -> tuple[bool, float, str]:
@@ -375,7 +375,7 @@ def _of_figure(row: FigureRow, a: Side, b: Side) -> Differing:
         a=row.a or 0.0,
         b=row.b or 0.0,
         effect=row.effect,
-        told=ToldChange.SHARE if ratio else ToldChange.POINTS,
+        change_kind=ToldChange.SHARE if ratio else ToldChange.POINTS,
         change=row.change,
         size=None if row.effect is None else standardised(row.effect, ratio=ratio),
         apart=_apart(_steps(a, figure), _steps(b, figure)),
@@ -392,7 +392,7 @@ def _steps(side: Side, figure: Figure) -> list[float]:
 
 def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
     number, sums = a.numbers[name], (a.run.gathered.sums(name), b.run.gathered.sums(name))
-    whole = quotient(sums[0]) or 0.0, quotient(sums[1]) or 0.0
+    overall = quotient(sums[0]) or 0.0, quotient(sums[1]) or 0.0
     step_s = max(a.run.gathered.step_s, b.run.gathered.step_s)
     steps = [[part / share for part, share in side] for side in sums]
     length = block_length(
@@ -400,7 +400,7 @@ def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
         None if period_s is None else max(round(period_s / step_s), 1),
     )
     means = _block_means(sums[0], length), _block_means(sums[1], length)
-    told, effect, scale = _effect(number, whole, means, length)
+    change_kind, effect, scale = _effect(number, overall, means, length)
     seconds = max(round(length * max(_pace(a, sums[0]), _pace(b, sums[1]))), 1)
     effect = None if effect is None else replace(effect, block_s=seconds)
     return Differing(
@@ -408,12 +408,12 @@ def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
         unit=number.metric.unit,
         definition=number.metric.definition,
         source=number.metric.source,
-        a=whole[0],
-        b=whole[1],
+        a=overall[0],
+        b=overall[1],
         effect=effect,
-        told=told,
+        change_kind=change_kind,
         change=None if effect is None else effect.scaled(scale),
-        size=None if effect is None else standardised(effect, ratio=told is ToldChange.SHARE),
+        size=None if effect is None else standardised(effect, ratio=change_kind is ToldChange.SHARE),
         apart=_apart(steps[0], steps[1]),
         verdict="",
     )
@@ -425,28 +425,28 @@ def _pace(side: Side, sums: Sequence[Sums]) -> float:
 
 
 def _block_means(sums: Sequence[Sums], length: int) -> list[float]:
-    found = (quotient(sums[part]) for part in blocks(len(sums), length))
-    return [value for value in found if value is not None]
+    means = (quotient(sums[part]) for part in blocks(len(sums), length))
+    return [value for value in means if value is not None]
 
 
 def _effect(
-    number: Number, whole: tuple[float, float], means: tuple[list[float], list[float]], length: int
+    number: Number, overall: tuple[float, float], means: tuple[list[float], list[float]], length: int
 ) -> tuple[ToldChange, Effect | None, float]:
     """How it is told, the effect, and what the effect is multiplied with to be told so."""
     if number.metric.unit == "%":
-        return ToldChange.POINTS, _difference(whole, means, 100.0), 1.0
-    if min(whole) > 0 and all(min(side, default=0.0) >= 0 for side in means):
-        return ToldChange.SHARE, effect_of_whole(whole, *means, length), 1.0
-    most = max(abs(whole[0]), abs(whole[1]), *(abs(value) for side in means for value in side))
-    return ToldChange.AMOUNT, _difference(whole, means, most), most
+        return ToldChange.POINTS, _difference(overall, means, 100.0), 1.0
+    if min(overall) > 0 and all(min(side, default=0.0) >= 0 for side in means):
+        return ToldChange.SHARE, effect_of_whole(overall, *means, length), 1.0
+    most = max(abs(overall[0]), abs(overall[1]), *(abs(value) for side in means for value in side))
+    return ToldChange.AMOUNT, _difference(overall, means, most), most
 
 
-def _difference(whole: tuple[float, float], means: tuple[list[float], list[float]], of: float) -> Effect | None:
-    found = share_effect(*means, of) if all(means) else None
-    if found is None:
-        difference = (whole[1] - whole[0]) / of if of > 0 else 0.0
+def _difference(overall: tuple[float, float], means: tuple[list[float], list[float]], of: float) -> Effect | None:
+    effect = share_effect(*means, of) if all(means) else None
+    if effect is None:
+        difference = (overall[1] - overall[0]) / of if of > 0 else 0.0
         return Effect(difference, None, None, len(means[0]), len(means[1]), 1, None)
-    return found.moved_to((whole[1] - whole[0]) / of)
+    return effect.moved_to((overall[1] - overall[0]) / of)
 
 
 def _notes(a: Side, b: Side, rows: Sequence[Differing]) -> list[str]:

@@ -206,7 +206,7 @@ def test_what_is_nothing_on_one_side_is_told_as_an_amount() -> None:
         found.append(replace(each, host=replace(sample, memory=memory)))
     grown = row(window_comparison(side(found, 0.0, 99.0), side(found, 100.0, 199.0)), "host.memory.writeback")
     assert grown.verdict == "more"
-    assert grown.told == "amount"
+    assert grown.change_kind == "amount"
     assert grown.change is not None
     assert grown.change[0] == pytest.approx(5_000_000, rel=0.02)
 

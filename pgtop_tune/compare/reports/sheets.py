@@ -89,10 +89,10 @@ def share_interval(low: float, high: float) -> str:
 
 def wait_interval(row: WaitRow) -> str:
     """As per cent of A's latency."""
-    found = row.effect
-    if found is None or found.low is None or found.high is None:
+    effect = row.effect
+    if effect is None or effect.low is None or effect.high is None:
         return ""
-    return share_interval(found.low, found.high)
+    return share_interval(effect.low, effect.high)
 
 
 def side_line(material: Material) -> str:
@@ -104,11 +104,11 @@ def side_line(material: Material) -> str:
 
 def run_lengths(runs: tuple[ComparedRun, ...]) -> str:
     """Seconds measured, and what was left out as warm-up."""
-    words = []
+    lengths = []
     for run in runs:
         cut = f" ({run.warm_up_s:.0f} s at the start left out)" if run.warm_up_s else ""
-        words.append(f"{run.seconds:.0f} s{cut}")
-    return ", ".join(words)
+        lengths.append(f"{run.seconds:.0f} s{cut}")
+    return ", ".join(lengths)
 
 
 def event_cells(event: Event, began_ms: int) -> tuple[str, str, str]:
@@ -137,7 +137,7 @@ def cell_table(cells: Sequence[CellOfRuns], names: Sequence[str] = ()) -> Table:
 
 
 def _figures(cell: CellOfRuns) -> tuple[str, ...]:
-    runs = str(cell.runs) if cell.runs == cell.made else f"{cell.runs} of {cell.made}"
+    runs = str(cell.runs) if cell.runs == cell.runs_made else f"{cell.runs} of {cell.runs_made}"
     tps = units.decimal(cell.tps, 1)
     sd = UNKNOWN if cell.sd is None else f"{100 * cell.sd:.1f} %"
     if cell.interval is None or cell.half is None:
@@ -168,13 +168,13 @@ def _mean(cell: CellOfRuns) -> str:
 
 def cell_notes(cells: Sequence[CellOfRuns]) -> tuple[str, ...]:
     """What a reader of the table must know, each line with its cell unless it is true of all."""
-    found: dict[str, list[str]] = {}
+    titles_by_note: dict[str, list[str]] = {}
     for cell in cells:
         for note in (*cell.notes, *_behind(cell)):
-            found.setdefault(note, []).append(cell.title)
+            titles_by_note.setdefault(note, []).append(cell.title)
     return tuple(
         one_line(note if len(titles) == len(cells) else f"{', '.join(dict.fromkeys(titles))}: {note}", _NOTE)
-        for note, titles in found.items()
+        for note, titles in titles_by_note.items()
     )
 
 
@@ -211,10 +211,10 @@ class StatementCells(Struct, frozen=True):
     verdict: str
 
 
-def statement_cells(found: StatementComparison) -> Iterator[StatementCells]:
+def statement_cells(comparison: StatementComparison) -> Iterator[StatementCells]:
     """The figure over the same mix, then the statements with the largest effect."""
-    yield _cells(SAME_MIX_TITLE, (found.a_ms, found.b_ms), found.same_mix, found.verdict)
-    for row in found.rows[:SHOWN]:
+    yield _cells(SAME_MIX_TITLE, (comparison.a_ms, comparison.b_ms), comparison.same_mix, comparison.verdict)
+    for row in comparison.rows[:SHOWN]:
         yield _cells(one_line(row.text or row.id, _NAME), (row.a_ms, row.b_ms), row.effect, row.verdict)
 
 
@@ -222,32 +222,32 @@ def _cells(
     name: str, per_call: tuple[float | None, float | None], effect: Effect | None, verdict: str
 ) -> StatementCells:
     change, interval = _effect(effect)
-    said = BELOW_NOISE if verdict == Verdict.UNDECIDED and effect is not None else verdict
+    verdict_text = BELOW_NOISE if verdict == Verdict.UNDECIDED and effect is not None else verdict
     a, b = map(_ms, per_call)
-    return StatementCells(name=name, a=a, b=b, change=change, interval=interval, verdict=said)
+    return StatementCells(name=name, a=a, b=b, change=change, interval=interval, verdict=verdict_text)
 
 
-def statement_notes(found: StatementComparison, rule: str = OF_SIDES) -> Iterator[str]:
+def statement_notes(comparison: StatementComparison, rule: str = OF_SIDES) -> Iterator[str]:
     """What the figure over the same mix stands on, and what is not shown.
 
     Args:
         rule: By which statements are in the mix.
     """
-    count = f"{found.fixed} statement" if found.fixed == 1 else f"{found.fixed} statements"
+    count = f"{comparison.fixed} statement" if comparison.fixed == 1 else f"{comparison.fixed} statements"
     yield f"same mix: {count} with at least {ENOUGH_CALLS} calls {rule}"
     yield (
-        f"they are {_share(found.covered_a)} of the execution time of all statements in A,"
-        f" {_share(found.covered_b)} in B"
+        f"they are {_share(comparison.covered_a)} of the execution time of all statements in A,"
+        f" {_share(comparison.covered_b)} in B"
     )
-    if found.same_mix is not None and found.same_mix.smallest_seen is not None:
-        yield f"a difference of the same mix of {100 * found.same_mix.smallest_seen:.1f} % was detectable"
-    if len(found.rows) > SHOWN:
-        yield f"and {len(found.rows) - SHOWN} statements with less effect"
+    if comparison.same_mix is not None and comparison.same_mix.smallest_seen is not None:
+        yield f"a difference of the same mix of {100 * comparison.same_mix.smallest_seen:.1f} % was detectable"
+    if len(comparison.rows) > SHOWN:
+        yield f"and {len(comparison.rows) - SHOWN} statements with less effect"
 
 
-def statement_interval_heading(found: StatementComparison) -> str:
+def statement_interval_heading(comparison: StatementComparison) -> str:
     """Return the heading of the column of intervals."""
-    return interval_heading((found.same_mix, *(row.effect for row in found.rows)))
+    return interval_heading((comparison.same_mix, *(row.effect for row in comparison.rows)))
 
 
 def _ms(value: float | None) -> str:
@@ -308,26 +308,26 @@ class Sheet(Struct, frozen=True):
 
 def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
     """All of it, in the order in which it is read."""
-    found = [fingerprint_sheet(comparison)]
+    parts = [fingerprint_sheet(comparison)]
     for phase in comparison.phases:
-        found.append(figure_sheet(phase))
+        parts.append(figure_sheet(phase))
         if phase.waits:
-            found.append(wait_sheet(phase))
+            parts.append(wait_sheet(phase))
         if phase.statements is not None:
-            found.append(statement_sheet(phase.statements, phase.key.title))
+            parts.append(statement_sheet(phase.statements, phase.key.title))
         if phase.to_settle:
-            found.append(settling_sheet(phase))
+            parts.append(settling_sheet(phase))
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         events = event_sheet(f"events in {name}", side)
         if events is not None:
-            found.append(events)
-    return tuple(found)
+            parts.append(events)
+    return tuple(parts)
 
 
 def fingerprint_sheet(comparison: Comparison) -> Sheet:
     """Who is compared, what differs, and whether that allows a comparison."""
     prints = comparison.fingerprints
-    telling = [each for each in prints.differences if each.kind is not FactKind.IDENTITY]
+    telling = [difference for difference in prints.differences if difference.kind is not FactKind.IDENTITY]
     lines = [f"A  {one_line(side_line(comparison.a))}", f"B  {one_line(side_line(comparison.b))}"]
     if not comparison.comparable:
         lines.append("NOT COMPARABLE")
@@ -339,8 +339,8 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     else:
         lines.append(f"fingerprint: {len(telling)} under test, {prints.same} facts are the same")
     if prints.contract is not None:
-        lines.append(f"--as {prints.contract} lets vary: {CONTRACTS[prints.contract].words}")
-    rows = tuple(_difference(each) for each in telling)
+        lines.append(f"--as {prints.contract} lets vary: {CONTRACTS[prints.contract].description}")
+    rows = tuple(_difference(difference) for difference in telling)
     heads = ("", "what differs", "A", "B", "")
     notes = []
     if prints.contract is not None and prints.groups_unknown:
@@ -348,7 +348,9 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     if prints.not_known:
         notes.append(f"known for one side only: {', '.join(prints.not_known)}")
     if prints.identities:
-        notes.append(f"differ without effect on the verdict: {', '.join(each.name for each in prints.identities)}")
+        notes.append(
+            f"differ without effect on the verdict: {', '.join(difference.name for difference in prints.identities)}"
+        )
     for name, keys in (("A", comparison.only_a), ("B", comparison.only_b)):
         notes += [f"only in {name}: {key.title}" for key in keys]
     for name, side in (("A", comparison.a), ("B", comparison.b)):
@@ -361,9 +363,15 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     )
 
 
-def _difference(each: FactDifference) -> tuple[str, ...]:
-    told = "under test" if each.under_test else "forbids a comparison"
-    return each.group, one_line(each.name, _CELL), one_line(each.a, _CELL), one_line(each.b, _CELL), told
+def _difference(difference: FactDifference) -> tuple[str, ...]:
+    consequence = "under test" if difference.under_test else "forbids a comparison"
+    return (
+        difference.group,
+        one_line(difference.name, _CELL),
+        one_line(difference.a, _CELL),
+        one_line(difference.b, _CELL),
+        consequence,
+    )
 
 
 def figure_sheet(phase: Phase) -> Sheet:
@@ -393,7 +401,7 @@ def settling_sheet(phase: Phase) -> Sheet:
     """What to type for a verdict."""
     first, *commands = phase.to_settle
     heading = f"commands for a verdict: {one_line(phase.key.title, 80)}"
-    return Sheet(heading, (first, *(f"  {each}" for each in commands)))
+    return Sheet(heading, (first, *(f"  {command}" for command in commands)))
 
 
 def _blocks(phase: Phase) -> Iterator[str]:
@@ -401,20 +409,20 @@ def _blocks(phase: Phase) -> Iterator[str]:
     row = next((row for row in phase.rows if row.effect is not None), None)
     if row is None or row.effect is None:
         return
-    found = row.effect
-    if found.block_s > 1:
-        yield f"{row.figure.title}: {found.blocks_a} and {found.blocks_b} blocks of {found.block_s} s"
-    if not phase.to_settle and found.smallest_seen is not None and found.smallest_seen < 1.0:
-        yield f"a difference in {row.figure.title} of {100 * found.smallest_seen:.1f} % was detectable"
-    needed = blocks_needed(found) if found.block_s > 1 and row.verdict not in _DECIDED else None
+    effect = row.effect
+    if effect.block_s > 1:
+        yield f"{row.figure.title}: {effect.blocks_a} and {effect.blocks_b} blocks of {effect.block_s} s"
+    if not phase.to_settle and effect.smallest_seen is not None and effect.smallest_seen < 1.0:
+        yield f"a difference in {row.figure.title} of {100 * effect.smallest_seen:.1f} % was detectable"
+    needed = blocks_needed(effect) if effect.block_s > 1 and row.verdict not in _DECIDED else None
     if needed is not None:
-        length = units.clock(needed * found.block_s)
+        length = units.clock(needed * effect.block_s)
         yield f"to decide about {row.figure.title} takes about {needed} blocks on each side ({length})"
 
 
 def _doubts(phase: Phase) -> Iterator[str]:
     for side, runs in (("A", phase.a), ("B", phase.b)):
-        yield from dict.fromkeys(f"{side}: {words}" for run in runs for words in run.bound_by)
+        yield from dict.fromkeys(f"{side}: {limit}" for run in runs for limit in run.bound_by)
         for doubt in {doubt.id: doubt for run in runs for doubt in run.doubts}.values():
             # The one note that is about figures of the table: they are estimates.
             if doubt.verdict is not RunVerdict.NOTE or doubt.id == "LOG-COUNTED":
@@ -444,7 +452,7 @@ def wait_sheet(phase: Phase) -> Sheet:
     )  # fmt: skip
 
 
-def statement_sheet(found: StatementComparison, of: str = "", rule: str = OF_SIDES) -> Sheet:
+def statement_sheet(comparison: StatementComparison, of: str = "", rule: str = OF_SIDES) -> Sheet:
     """Time per call of each statement, after the figure over the same mix.
 
     Args:
@@ -452,20 +460,21 @@ def statement_sheet(found: StatementComparison, of: str = "", rule: str = OF_SID
         rule: By which statements are in the mix.
     """
     rows = tuple(
-        (cells.name, cells.a, cells.b, cells.change, cells.interval, cells.verdict) for cells in statement_cells(found)
+        (cells.name, cells.a, cells.b, cells.change, cells.interval, cells.verdict)
+        for cells in statement_cells(comparison)
     )
-    heads = (HEADING, "A ms/call", "B ms/call", "effect", statement_interval_heading(found), "verdict")
+    heads = (HEADING, "A ms/call", "B ms/call", "effect", statement_interval_heading(comparison), "verdict")
     heading = f"statements: {one_line(of, 80)}" if of else "statements"
-    return Sheet(heading, (), Table(heads, rows, frozenset({1, 2, 3, 4})), tuple(statement_notes(found, rule)))
+    return Sheet(heading, (), Table(heads, rows, frozenset({1, 2, 3, 4})), tuple(statement_notes(comparison, rule)))
 
 
 def event_sheet(heading: str, side: Material) -> Sheet | None:
     """The events of a side; None without any."""
-    told = [event for event in side.events if event.kind in _TOLD]
-    if not told:
+    events = [event for event in side.events if event.kind in _TOLD]
+    if not events:
         return None
-    rows = tuple(_event(event, side) for event in told[:MOST_EVENTS])
-    more = (f"and {len(told) - MOST_EVENTS} more",) if len(told) > MOST_EVENTS else ()
+    rows = tuple(_event(event, side) for event in events[:MOST_EVENTS])
+    more = (f"and {len(events) - MOST_EVENTS} more",) if len(events) > MOST_EVENTS else ()
     return Sheet(heading=heading, lines=(), table=Table(("after", "kind", "what"), rows, frozenset({0})), notes=more)
 
 
@@ -509,8 +518,10 @@ RUN_FIGURES: Final = (
 
 def step_sheet(heading: str, heads: Iterable[str], columns: Sequence[Mapping[str, float]]) -> Sheet | None:
     """Seconds of each step in which data sets were made: steps down, data sets across; None without any."""
-    names = [*dict.fromkeys(name for each in columns for name in each if name != "total"), "total"]
-    rows = tuple((one_line(name, _NAME), *(units.decimal(each.get(name), 2) for each in columns)) for name in names)
+    names = [*dict.fromkeys(name for seconds in columns for name in seconds if name != "total"), "total"]
+    rows = tuple(
+        (one_line(name, _NAME), *(units.decimal(seconds.get(name), 2) for seconds in columns)) for name in names
+    )
     table = Table(("init step, s", *heads), rows, frozenset(range(1, len(columns) + 1)))
     return Sheet(heading, (), table) if columns else None
 
@@ -540,9 +551,9 @@ def _tps(result: RunResult) -> str:
 
 def _reason(result: RunResult) -> str:
     """pgbench's own words, and how many clients had a connection before them."""
-    words = one_line(short_words(result.message), _LONGEST_REASON) or "no reason given"
+    reason = one_line(short_words(result.message), _LONGEST_REASON) or "no reason given"
     connected = connected_clients(result.command, result.stderr)
-    return words + (f" (after {connected} clients)" if connected is not None else "")
+    return reason + (f" (after {connected} clients)" if connected is not None else "")
 
 
 def _of_success(text: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
@@ -591,8 +602,10 @@ def table_of(results: Sequence[RunResult]) -> Table:
     named = [name for name in _RESULT_NAMES if name in different or name.title == "clients"]
     columns = [*named, *_RESULT_FIGURES]
     rows = tuple(tuple(column.text(result) for column in columns) for result in results)
-    words = {index for index, column in enumerate(columns) if column.title in ("endpoint", "configuration", "profile")}
-    return Table(tuple(column.title for column in columns), rows, frozenset(range(len(columns))) - words)
+    text_columns = {
+        index for index, column in enumerate(columns) if column.title in ("endpoint", "configuration", "profile")
+    }
+    return Table(tuple(column.title for column in columns), rows, frozenset(range(len(columns))) - text_columns)
 
 
 def _side_by_side(results: Sequence[RunResult]) -> Table:
@@ -607,9 +620,9 @@ def percentile_words(result: RunResult) -> str:
     if latencies is None:
         return ""
     mark = result.log_mark
-    words = [
+    percentiles = [
         f"p{quantile:g} {units.marked_ms(result.mark(latencies, quantile), value)}"
         for quantile, value in latencies.quantiles
     ]
     logged = f"{latencies.logged} of {result.processed}" if mark and result.processed else str(latencies.logged)
-    return f"latency, ms: {'  '.join(words)}  max {units.marked_ms(mark, latencies.max_ms)}  ({logged} logged)"
+    return f"latency, ms: {'  '.join(percentiles)}  max {units.marked_ms(mark, latencies.max_ms)}  ({logged} logged)"

@@ -129,8 +129,13 @@ class FactsSeen:
         if self._server is not None:
             rows += _server(self._server)
         if self._parameters is not None:
-            for each in self._parameters.parameters:
-                rows += parameter_fact(each.name, each.shown, each.sourcefile or each.source, each.source in _SHIPPED)
+            for parameter in self._parameters.parameters:
+                rows += parameter_fact(
+                    parameter.name,
+                    parameter.shown,
+                    parameter.sourcefile or parameter.source,
+                    parameter.source in _SHIPPED,
+                )
         if self._relations is not None:
             rows += data_facts(self._relations, self._server)
         rows += _warmth(runs)
@@ -158,11 +163,11 @@ class FactsSeen:
             governors = sorted({policy.governor for policy in self._frequency.policies})
             yield setting_fact(SYSTEM, "governor", ", ".join(governors))
         if self._file_systems is not None:
-            for each in self._file_systems.file_systems:
-                for role in each.roles:
+            for file_system in self._file_systems.file_systems:
+                for role in file_system.roles:
                     if self._setup is None:
-                        yield condition_fact(MACHINE, f"file system of {role}", each.kind)
-                    yield identity_fact(MACHINE, f"room for {role}", units.size(each.total_bytes))
+                        yield condition_fact(MACHINE, f"file system of {role}", file_system.kind)
+                    yield identity_fact(MACHINE, f"room for {role}", units.size(file_system.total_bytes))
         if self._disks is not None:
             sample, roles = self._disks
             by_name = {disk.name: disk for disk in sample.disks}
@@ -201,7 +206,7 @@ def _server(facts: ServerFacts) -> Iterator[Fact]:
     yield condition_fact(SERVER, "WAL segment size", units.size(facts.wal_segment_bytes))
 
 
-def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = False) -> Iterator[Fact]:
+def parameter_fact(name: str, value: str, source: str = "", shipped: bool = False) -> Iterator[Fact]:
     """A parameter as SHOW prints it; nothing of those that the server works out of others."""
     if name in _NOBODYS:
         return
@@ -211,7 +216,7 @@ def parameter_fact(name: str, shown: str, source: str = "", shipped: bool = Fals
     elif name in OF_THE_BUILD:
         kind = FactKind.CONDITION
     # Recordings of older versions have secrets as the server shows them.
-    yield Fact(group=PARAMETERS, name=name, value=without_secrets(shown), kind=kind, source=source, shipped=shipped)
+    yield Fact(group=PARAMETERS, name=name, value=without_secrets(value), kind=kind, source=source, shipped=shipped)
 
 
 def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
@@ -235,7 +240,7 @@ def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
         ):
             yield setting_fact(SYSTEM, f"{name} of the disk below {roles}", str(value or units.UNKNOWN))
     yield setting_fact(SYSTEM, "clock source", setup.clock_source or units.UNKNOWN)
-    yield from (setting_fact(SYSTEM, each.name, each.value) for each in setup.settings)
+    yield from (setting_fact(SYSTEM, setting.name, setting.value) for setting in setup.settings)
 
 
 def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
@@ -255,7 +260,7 @@ def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterato
     tables = [
         table for table in relations.tables if table.kind != "toast" and table.pages > 0 and table.oid >= FIRST_USER_OID
     ]
-    for table in sorted(tables, key=lambda each: -each.pages)[:_LARGEST]:
+    for table in sorted(tables, key=lambda largest: -largest.pages)[:_LARGEST]:
         size = units.size(table.pages * block_bytes)
         yield identity_fact(DATA, f"table {table.name}", f"{size}, {units.count(max(table.tuples, 0))} rows")
     scale = _scale(_rows_of(tables, "pgbench_accounts") / _ROWS_A_SCALE, _rows_of(tables, "pgbench_branches"))
@@ -299,7 +304,7 @@ def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
 
 def in_order(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """Group by group, each as it came."""
-    places = {group: place for place, group in enumerate(GROUPS)}
+    places = {group: index for index, group in enumerate(GROUPS)}
     return tuple(sorted(facts, key=lambda fact: places[fact.group]))
 
 
@@ -337,10 +342,10 @@ class Terms(Struct, frozen=True):
     """A contract in full.
 
     Attributes:
-        words: The facts that may vary, in words.
+        description: The facts that may vary.
     """
 
-    words: str
+    description: str
     rows: tuple[MayVary, ...]
 
 
@@ -392,7 +397,10 @@ def fitting(differences: Sequence[Varied]) -> Contract | None:
         (
             contract
             for contract in CONTRACTS
-            if all(may_vary(contract, each.group, each.name, each.kind, each.shipped) for each in differences)
+            if all(
+                may_vary(contract, difference.group, difference.name, difference.kind, difference.shipped)
+                for difference in differences
+            )
         ),
         None,
     )
@@ -446,23 +454,23 @@ class Fingerprints(Struct, frozen=True):
     @property
     def under_test(self) -> tuple[FactDifference, ...]:
         """What the comparison is about."""
-        return tuple(each for each in self.differences if each.under_test)
+        return tuple(difference for difference in self.differences if difference.under_test)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why results are not comparable; empty when they are."""
-        return tuple(self._reason(each) for each in self.differences if each.forbids)
+        return tuple(self._reason(difference) for difference in self.differences if difference.forbids)
 
-    def _reason(self, each: FactDifference) -> str:
+    def _reason(self, difference: FactDifference) -> str:
         if self.contract is None:
-            return f"{each.name} differs: {each.a} and {each.b}"
-        way_out = f"--as {self.fits}" if self.fits else f"--under-test {shlex.quote(each.name)}"
-        return f"--as {self.contract}: {each.name} differs: A {each.a}, B {each.b}; use {way_out}"
+            return f"{difference.name} differs: {difference.a} and {difference.b}"
+        way_out = f"--as {self.fits}" if self.fits else f"--under-test {shlex.quote(difference.name)}"
+        return f"--as {self.contract}: {difference.name} differs: A {difference.a}, B {difference.b}; use {way_out}"
 
     @property
     def identities(self) -> tuple[FactDifference, ...]:
         """Names and moments that differ, and mean nothing."""
-        return tuple(each for each in self.differences if each.kind is FactKind.IDENTITY)
+        return tuple(difference for difference in self.differences if difference.kind is FactKind.IDENTITY)
 
 
 def fingerprints(
@@ -474,52 +482,52 @@ def fingerprints(
         under_test: Groups and names of facts that are meant to differ; settings are so by themselves.
         contract: Lets only its facts vary, and those of `under_test`; settings no longer vary by themselves.
     """
-    wanted = {name.lower() for name in under_test}
-    left = {(fact.group, fact.name): fact for fact in a.facts}
-    right = {(fact.group, fact.name): fact for fact in b.facts}
+    test_names = {name.lower() for name in under_test}
+    facts_a = {(fact.group, fact.name): fact for fact in a.facts}
+    facts_b = {(fact.group, fact.name): fact for fact in b.facts}
     differences, varied, not_known, same = [], [], [], 0
-    for key in dict.fromkeys((*left, *right)):
-        one, other = left.get(key), right.get(key)
-        either = one or other
+    for key in dict.fromkeys((*facts_a, *facts_b)):
+        fact_a, fact_b = facts_a.get(key), facts_b.get(key)
+        either = fact_a or fact_b
         assert either is not None
-        if one is None or other is None:
+        if fact_a is None or fact_b is None:
             if either.group != PARAMETERS:
                 matters = either.kind is FactKind.CONDITION or (contract and either.kind is FactKind.SETTING)
                 not_known += [either.name] if matters else []
                 continue
-            if (a if one is None else b).all_parameters or either.shipped:
+            if (a if fact_a is None else b).all_parameters or either.shipped:
                 continue
-        said = [AS_SHIPPED if fact is None else fact.value for fact in (one, other)]
-        if said[0] == said[1]:
+        values = [AS_SHIPPED if fact is None else fact.value for fact in (fact_a, fact_b)]
+        if values[0] == values[1]:
             same += 1
             continue
-        meant = bool({"all", either.group, either.name.lower()} & wanted)
+        meant = bool({"all", either.group, either.name.lower()} & test_names)
         if contract is None:
             meant = meant or either.kind is FactKind.SETTING
         else:
-            shipped = all(fact is None or fact.shipped for fact in (one, other))
+            shipped = all(fact is None or fact.shipped for fact in (fact_a, fact_b))
             varied += [] if meant else [Varied(either.group, either.name, either.kind, shipped)]
             meant = meant or may_vary(contract, either.group, either.name, either.kind, shipped)
         differences.append(
             FactDifference(
                 group=either.group,
                 name=either.name,
-                a=said[0],
-                b=said[1],
+                a=values[0],
+                b=values[1],
                 kind=either.kind,
                 under_test=meant and either.kind is not FactKind.IDENTITY,
                 breaks=contract is not None and not meant,
             )
         )
-    ordered = sorted(differences, key=lambda each: each.kind is FactKind.IDENTITY)
-    told = {fact.group for fact in (*a.facts, *b.facts)}
+    ordered = sorted(differences, key=lambda difference: difference.kind is FactKind.IDENTITY)
+    known_groups = {fact.group for fact in (*a.facts, *b.facts)}
     return Fingerprints(
         same=same,
         differences=tuple(ordered),
         not_known=tuple(not_known),
         contract=contract,
         fits=fitting(varied) if contract else None,
-        groups_unknown=tuple(group for group in GROUPS if group not in told and group != TOOL),
+        groups_unknown=tuple(group for group in GROUPS if group not in known_groups and group != TOOL),
     )
 
 
@@ -529,7 +537,7 @@ def check_names(under_test: Sequence[str], materials: Sequence[Material]) -> Non
     Raises:
         UsageProblem: There is one.
     """
-    names = {"all", *GROUPS, *(fact.name.lower() for each in materials for fact in each.facts)}
+    names = {"all", *GROUPS, *(fact.name.lower() for material in materials for fact in material.facts)}
     for name in under_test:
         if name.lower() not in names:
             near = difflib.get_close_matches(name.lower(), sorted(names), n=1)

@@ -197,9 +197,9 @@ def records_in(path: Path) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
     problems: list[str] = []
     records: list[Mapping[str, Any]] = []
     if path.is_dir():
-        for each in sorted(path.glob("*.json"))[:_MOST_FILES]:
+        for record_path in sorted(path.glob("*.json"))[:_MOST_FILES]:
             try:
-                records += _records_of(each)
+                records += _records_of(record_path)
             except RecordingProblem as problem:
                 problems.append(problem.message)
     else:
@@ -240,7 +240,9 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
     Raises:
         RecordingProblem: One of them has not the shape of a record.
     """
-    made = [_converted(record, _MadeRecord, name) for record in records if record.get("format") == INIT_FORMAT]
+    dataset_records = [
+        _converted(record, _MadeRecord, name) for record in records if record.get("format") == INIT_FORMAT
+    ]
     read = [_converted(record, RunRecord, name) for record in records if record.get("format") != INIT_FORMAT]
     runs = sorted(map(_run, read), key=lambda run: run.began_ms)
     for dimension in ("endpoint", "configuration"):
@@ -249,11 +251,11 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
     facts: dict[tuple[str, str], Fact] = {}
     for record in read:
         for fact in _facts(record):
-            known = facts.get((fact.group, fact.name))
-            if known is None or known.value == fact.value:
+            earlier_fact = facts.get((fact.group, fact.name))
+            if earlier_fact is None or earlier_fact.value == fact.value:
                 facts[fact.group, fact.name] = fact
-            elif fact.value not in known.value.split(", "):
-                facts[fact.group, fact.name] = replace(known, value=f"{known.value}, {fact.value}")
+            elif fact.value not in earlier_fact.value.split(", "):
+                facts[fact.group, fact.name] = replace(earlier_fact, value=f"{earlier_fact.value}, {fact.value}")
     began_ms = min(run.began_ms for run in runs)
     ended_ms = max((record.ended_ms for record in read), default=0.0)
     return Material(
@@ -264,7 +266,7 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
         facts=in_order(facts.values()),
         problems=problems,
         all_parameters=False,
-        made=tuple(map(_made, made)),
+        datasets=tuple(map(_made, dataset_records)),
     )
 
 
@@ -287,10 +289,10 @@ def _run(record: RunRecord) -> ComparedRun:
         gathered.add(FAILED, elapsed_s, 100.0 * line.failed, done + line.failed)
         elapsed_s = line.elapsed_s
     exact = _take_latencies(gathered, record)
-    steps = [part / whole for part, whole in gathered.sums(TPS)]
+    steps = [part / divisor for part, divisor in gathered.sums(TPS)]
     steady = steady_state(steps) if len(steps) >= FEWEST_S else None
     summary = _summary(record)
-    found = {"p50": summary.p50_ms, "p95": summary.p95_ms, "p99": summary.p99_ms}
+    percentiles = {"p50": summary.p50_ms, "p95": summary.p95_ms, "p99": summary.p99_ms}
     return ComparedRun(
         began_ms=int(record.started_ms),
         key=LoadKey(
@@ -307,7 +309,7 @@ def _run(record: RunRecord) -> ComparedRun:
         warm_up_s=0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s,
         steady=None if steady is None else steady.steady,
         steady_words="" if steady is None else steady.reason,
-        whole={} if exact else {figure: value for figure, value in found.items() if value is not None},
+        whole_run={} if exact else {figure: value for figure, value in percentiles.items() if value is not None},
         doubts=tuple(_doubts(record.validity)),
         summary=summary,
         spec=replace(record.spec, profile=record.profile) if record.profile else None,
@@ -353,7 +355,7 @@ def _histogram(second: _LatencyRecord) -> Merged:
 
 def _summary(record: RunRecord) -> Summary:
     percentiles, report = record.percentiles or _LatencyRecord(), record.report or BenchReport()
-    scripts = (("", report.statements), *((each.name, each.statements) for each in report.scripts))
+    scripts = (("", report.statements), *((script.name, script.statements) for script in report.scripts))
     return Summary(
         state=_state(record),
         tps=record.tps,
@@ -366,7 +368,9 @@ def _summary(record: RunRecord) -> Summary:
         transactions=record.processed,
         failed=record.failed,
         message=_message(record),
-        statements=tuple((script, each.text, each.latency_ms) for script, rows in scripts for each in rows),
+        statements=tuple(
+            (script, statement.text, statement.latency_ms) for script, rows in scripts for statement in rows
+        ),
     )
 
 
@@ -379,10 +383,10 @@ def _state(record: RunRecord) -> str:
 
 def _message(record: RunRecord) -> str:
     """Why it failed, the first line with the clients that had a connection before."""
-    first, line_end, rest = record.message.partition("\n")
+    first, line_end, more_lines = record.message.partition("\n")
     connected = connected_clients(record.command, record.stderr)
     before = f" (after {connected} clients)" if first and connected is not None else ""
-    return f"{first}{before}{line_end}{rest}"
+    return f"{first}{before}{line_end}{more_lines}"
 
 
 def connected_clients(command: str, stderr: str) -> int | None:

@@ -218,8 +218,8 @@ class _Reading:
         if folded:
             self._gathered.widen(seconds)
         loaded = under_way(frame) is not None
-        for figure, part, whole in frame_sums(interval, seconds, loaded=loaded):
-            self._gathered.add(figure, at_s, part, whole)
+        for figure, part, divisor in frame_sums(interval, seconds, loaded=loaded):
+            self._gathered.add(figure, at_s, part, divisor)
         for number, value in every_number(interval):
             self._take_number(number, value, at_s, seconds)
         self._take_load(frame, at_s)
@@ -227,10 +227,10 @@ class _Reading:
         self._checkpoints.take(interval, frame.elapsed_s - self._first.elapsed_s)
         if frame.elapsed_s - self._first.elapsed_s >= self._due_s:
             self._due_s = frame.elapsed_s - self._first.elapsed_s + BUDGET_S
-            found = budget_of(
+            budget = budget_of(
                 interval, frame.elapsed_s - self._first.elapsed_s, seconds if folded else None, loaded=loaded
             )
-            self._budgets += [] if found is None else [found]
+            self._budgets += [] if budget is None else [budget]
 
     def _take_number(self, number: Number, value: float, at_s: float, seconds: float) -> None:
         self._gathered.add(number.name, at_s, value * seconds, seconds)
@@ -255,8 +255,8 @@ class _Reading:
             if before_s is None or at_s is None or line.elapsed_s <= before_s:
                 continue
             seconds = line.elapsed_s - before_s
-            for figure, part, whole in line_sums(line, seconds):
-                self._gathered.add(figure, at_s, part, whole)
+            for figure, part, divisor in line_sums(line, seconds):
+                self._gathered.add(figure, at_s, part, divisor)
 
     def take_late(self, frame: Frame) -> None:
         """Seconds of the transaction log that lie in the window, whenever they came."""

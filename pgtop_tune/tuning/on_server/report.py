@@ -304,7 +304,7 @@ def _path(found: Result) -> Iterator[Sheet | Picture]:
     chart = Chart(
         heading="objective, per cent of the start's",
         lines=lines,
-        words=lambda value: "" if value is None else f"{100.0 * value:.0f} %",
+        format_value=lambda value: "" if value is None else f"{100.0 * value:.0f} %",
         marks=tuple(marks),
         across="evaluation",
         dots=True,

@@ -69,24 +69,24 @@ class SecondPart(Struct):
         script: From 0.
         latencies: In µs, of those that ended well; not below 0.
         lags: Of the same, where the layout has them.
-        words: How often which word stood in place of a latency.
+        word_counts: By word, how often it stood in place of a latency.
     """
 
     second: int
     script: int
     latencies: list[int] = field(default_factory=list)
     lags: list[int] = field(default_factory=list)
-    words: Counter[str] = field(default_factory=Counter)
+    word_counts: Counter[str] = field(default_factory=Counter)
 
     @property
     def skipped(self) -> int:
         """Transactions that were not begun because they could not have met --latency-limit."""
-        return self.words.get("skipped", 0)
+        return self.word_counts.get("skipped", 0)
 
     @property
     def failed(self) -> int:
         """Transactions that failed, of all kinds."""
-        return sum(self.words.values()) - self.skipped
+        return sum(self.word_counts.values()) - self.skipped
 
 
 class Parsed(Struct):
@@ -159,8 +159,8 @@ def with_numbers(lines: bytes) -> bytes:
 
 
 def _columns(count: int, lines: int, fewest: int) -> int:
-    columns, rest = divmod(count, lines)
-    if rest or columns < fewest:
+    columns, remainder = divmod(count, lines)
+    if remainder or columns < fewest:
         raise ValueError("lines differ in their columns")
     return columns
 
@@ -218,13 +218,13 @@ def _only(script: int) -> bytes:
 def odd_part(second: int, script: int, latencies: list[int], lags: list[int]) -> SecondPart:
     """A `SecondPart` whose latencies hold words, by their numbers, or times of a clock that was set back."""
     timed = [us > _LARGEST_WORD for us in latencies]
-    words = Counter(us for us in latencies if us <= _LARGEST_WORD)
+    words_by_number = Counter(us for us in latencies if us <= _LARGEST_WORD)
     return SecondPart(
         second=second,
         script=script,
         latencies=[us if us > 0 else 0 for us in compress(latencies, timed)],
         lags=[*compress(lags, timed)],
-        words=Counter({_NAMES[number]: count for number, count in words.items()}),
+        word_counts=Counter({_NAMES[number]: count for number, count in words_by_number.items()}),
     )
 
 
@@ -262,34 +262,38 @@ class Tail(Struct, frozen=True):
     Attributes:
         from_us: At least that.
         bucket: The first whose latencies are all so slow.
-        whole: Scripts of which every line is wanted: rare ones, and those with nothing so slow.
+        complete_scripts: Scripts of which every line is wanted: rare ones, and those with nothing so slow.
         by_script: Whether scripts are told apart.
     """
 
     from_us: int
     bucket: int
-    whole: tuple[int, ...]
+    complete_scripts: tuple[int, ...]
     by_script: bool
 
     def count(self, chunk: bytes, second: int) -> CountedLines | None:
         """None when a line is torn, or has a latency below 0: the chunk is to be decoded."""
         if b"-" in chunk:
             return None
-        words = has_words(chunk)
-        found = b",".join(_search(self.from_us, self.whole, self.by_script, words).findall(b"\n" + chunk))
+        with_words = has_words(chunk)
+        matches = b",".join(
+            _search(self.from_us, self.complete_scripts, self.by_script, with_words).findall(b"\n" + chunk)
+        )
         try:
-            numbers = decode(b"[%b]" % (with_numbers(found) if words else found).replace(b" ", b","))
+            numbers = decode(b"[%b]" % (with_numbers(matches) if with_words else matches).replace(b" ", b","))
             scripts = bytes(numbers[1::2]) if self.by_script else b""
         except ValueError:
             # A line that was torn where the disk was full.
             return None
         slow_us = bucket_edges(self.bucket)[0]
-        told = of_scripts(numbers[::2], scripts) if self.by_script else [(0, numbers)]
-        parts = [(odd_part if words else SecondPart)(second, script, latencies, []) for script, latencies in told]
+        by_script = of_scripts(numbers[::2], scripts) if self.by_script else [(0, numbers)]
+        parts = [
+            (odd_part if with_words else SecondPart)(second, script, latencies, []) for script, latencies in by_script
+        ]
         for part in parts:
-            if part.script not in self.whole:
+            if part.script not in self.complete_scripts:
                 part.latencies = [us for us in part.latencies if us >= slow_us]
-        return CountedLines(chunk.count(b"\n") - sum(part.words.total() for part in parts), parts)
+        return CountedLines(chunk.count(b"\n") - sum(part.word_counts.total() for part in parts), parts)
 
 
 def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> Tail | None:
@@ -314,20 +318,20 @@ def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> Tail | Non
         )
 
     from_us = min(sorted(set(lowest_us.values())), key=wanted)
-    whole = tuple(n for n in range(scripts) if lowest_us.get(n, -1) < from_us)
-    return Tail(from_us=from_us, bucket=_above(from_us), whole=whole, by_script=scripts > 1)
+    complete_scripts = tuple(n for n in range(scripts) if lowest_us.get(n, -1) < from_us)
+    return Tail(from_us=from_us, bucket=_above(from_us), complete_scripts=complete_scripts, by_script=scripts > 1)
 
 
 def _slow_from(counts: Mapping[int, int]) -> int:
     """A number that is quickly searched for: of one digit that counts if there is one in the range, else of two."""
-    whole, beyond, ascending = sum(counts.values()), 0, sorted(counts)
+    total, beyond, ascending = sum(counts.values()), 0, sorted(counts)
     lowest = highest = bucket_edges(ascending[-1])[0]
     for bucket in reversed(ascending):
         beyond += counts[bucket]
-        if beyond > _MOST_BEYOND * whole:
+        if beyond > _MOST_BEYOND * total:
             break
         lowest = bucket_edges(bucket)[0]
-        if beyond <= _FEWEST_BEYOND * whole:
+        if beyond <= _FEWEST_BEYOND * total:
             highest = lowest
     for digits in (1, 2):
         unit: int = 10 ** max(len(str(highest)) - digits, 0)
@@ -353,27 +357,29 @@ def second_of(chunk: bytes) -> int | None:
 
 
 @lru_cache(maxsize=256)
-def _search(from_us: int, whole: tuple[int, ...], by_script: bool, words: bool) -> re.Pattern[bytes]:
+def _search(from_us: int, complete_scripts: tuple[int, ...], by_script: bool, with_words: bool) -> re.Pattern[bytes]:
     """Finds the latency of each line that has at least so much, or its word; with its script if those are told.
 
     What follows is a script and ten digits of a second, else it is another column of a line that was torn.
     """
-    slow = rb"(?:%b%b)" % (at_least(from_us), rb"|[a-z]+" if words else b"")
+    slow = rb"(?:%b%b)" % (at_least(from_us), rb"|[a-z]+" if with_words else b"")
     if not by_script:
         return re.compile(rb"\n[^ \n]+ [^ \n]+ (%b) \d+ \d{10} " % slow)
-    wanted = rb"|\d+ (?:%b)" % b"|".join(b"%d" % script for script in whole) if whole else b""
-    return re.compile(rb"\n[^ \n]+ [^ \n]+ (%b \d+%b) \d{10} " % (slow, wanted))
+    any_of_complete = (
+        rb"|\d+ (?:%b)" % b"|".join(b"%d" % script for script in complete_scripts) if complete_scripts else b""
+    )
+    return re.compile(rb"\n[^ \n]+ [^ \n]+ (%b \d+%b) \d{10} " % (slow, any_of_complete))
 
 
 def at_least(low: int) -> bytes:
     """A regular expression of the whole numbers from `low` on, which has two digits that count at most."""
     digits = str(low)
-    first, second, rest = int(digits[0]), int(digits[1:2] or 0), len(digits) - 1
+    first, second, more_digits = int(digits[0]), int(digits[1:2] or 0), len(digits) - 1
     if not second:
         # Shorter by a branch: what begins lower has a digit more.
-        return rb"(?:[%d-9]\d{%d}|\d{%d})\d*" % (first, rest, rest + 2)
-    higher = rb"[%d-9]\d{%d}|" % (first + 1, rest) if first < 9 else b""
-    return rb"(?:%d[%d-9]\d{%d}|%b\d{%d})\d*" % (first, second, rest - 1, higher, rest + 2)
+        return rb"(?:[%d-9]\d{%d}|\d{%d})\d*" % (first, more_digits, more_digits + 2)
+    higher = rb"[%d-9]\d{%d}|" % (first + 1, more_digits) if first < 9 else b""
+    return rb"(?:%d[%d-9]\d{%d}|%b\d{%d})\d*" % (first, second, more_digits - 1, higher, more_digits + 2)
 
 
 READ_LINES: Final = 20_000
@@ -389,7 +395,7 @@ class _Latencies(Struct):
     counted: int = 0
     counted_below_us: int = 0
     counts: Counter[int] = field(default_factory=Counter)
-    words: Counter[str] = field(default_factory=Counter)
+    word_counts: Counter[str] = field(default_factory=Counter)
     failed: int = 0
     skipped: int = 0
 
@@ -402,21 +408,21 @@ class _Latencies(Struct):
             self.max_us = max(self.max_us, highest)
 
     def add_words(self, part: SecondPart) -> None:
-        if part.words:
-            self.words.update(part.words)
+        if part.word_counts:
+            self.word_counts.update(part.word_counts)
             self.failed += part.failed
             self.skipped += part.skipped
 
-    def join(self, other: _Latencies) -> None:
-        self.logged += other.logged
-        self.sum_us += other.sum_us
-        self.max_us = max(self.max_us, other.max_us)
-        self.counted += other.counted
-        self.counted_below_us = max(self.counted_below_us, other.counted_below_us)
-        self.counts.update(other.counts)
-        self.words.update(other.words)
-        self.failed += other.failed
-        self.skipped += other.skipped
+    def join(self, latencies: _Latencies) -> None:
+        self.logged += latencies.logged
+        self.sum_us += latencies.sum_us
+        self.max_us = max(self.max_us, latencies.max_us)
+        self.counted += latencies.counted
+        self.counted_below_us = max(self.counted_below_us, latencies.counted_below_us)
+        self.counts.update(latencies.counts)
+        self.word_counts.update(latencies.word_counts)
+        self.failed += latencies.failed
+        self.skipped += latencies.skipped
 
 
 class _Lags(Struct):
@@ -458,8 +464,8 @@ class GrowingSecond(Struct):
         script.add(part.latencies)
         script.add_words(part)
         self._lag.add(part.lags)
-        if self.tail is None and sum(each.logged for each in self._read.values()) >= READ_LINES:
-            counts = {number: each.counts for number, each in self._read.items()}
+        if self.tail is None and sum(latencies.logged for latencies in self._read.values()) >= READ_LINES:
+            counts = {number: latencies.counts for number, latencies in self._read.items()}
             self.tail = tail_of(counts, self.layout.scripts)
 
     def add_sample(self, part: SecondPart) -> None:
@@ -468,7 +474,7 @@ class GrowingSecond(Struct):
             # Of a second between the chunk's first and last, with a clock that was set back.
             self.add(part)
             return
-        if part.words:
+        if part.word_counts:
             self._of(part.script).add_words(part)
         self._sample.setdefault(part.script, _Latencies()).add(part.latencies)
         self._sample_lag.add(part.lags)
@@ -488,27 +494,27 @@ class GrowingSecond(Struct):
     def done(self, second: int) -> LatencySecond:
         """All of it, as a frame has it."""
         scripts = self._weighed()
-        whole = _Latencies()
-        for each in scripts.values():
-            whole.join(each)
+        total = _Latencies()
+        for latencies in scripts.values():
+            total.join(latencies)
         lag = self._lags() if self.layout.lag else None
         return LatencySecond(
             second=second,
-            logged=whole.logged,
-            sum_us=whole.sum_us,
-            max_us=whole.max_us,
-            buckets=ascending(whole.counts),
-            failed=whole.failed,
-            serialization_failures=whole.words["serialization"],
-            deadlock_failures=whole.words["deadlock"],
-            skipped=whole.skipped,
+            logged=total.logged,
+            sum_us=total.sum_us,
+            max_us=total.max_us,
+            buckets=ascending(total.counts),
+            failed=total.failed,
+            serialization_failures=total.word_counts["serialization"],
+            deadlock_failures=total.word_counts["deadlock"],
+            skipped=total.skipped,
             lag_sum_us=lag.sum_us if lag else None,
             lag_max_us=lag.max_us if lag else None,
-            scripts=tuple(_script(number, each) for number, each in sorted(scripts.items()))
+            scripts=tuple(_script(number, latencies) for number, latencies in sorted(scripts.items()))
             if self.layout.scripts > 1
             else (),
-            counted=whole.counted,
-            counted_below_us=whole.counted_below_us,
+            counted=total.counted,
+            counted_below_us=total.counted_below_us,
         )
 
     def _of(self, script: int) -> _Latencies:
@@ -533,10 +539,10 @@ class GrowingSecond(Struct):
                 self._of(number).join(part)
             for number, read in self._read.items():
                 # No chunk of the sample need have had its lines.
-                if number not in self.tail.whole:
+                if number not in self.tail.complete_scripts:
                     read.counted_below_us = slow_us
-        for number, each in self._sample.items():
-            self._of(number).join(each)
+        for number, latencies in self._sample.items():
+            self._of(number).join(latencies)
         return self._read
 
     def _quick(self, tail: Tail) -> dict[int, tuple[Mapping[int, int], float]]:
@@ -544,34 +550,42 @@ class GrowingSecond(Struct):
 
         Where all of the sample was slow, or there is none yet, those read first stand for them.
         """
-        sample = {n: _below(each.counts, tail.bucket) for n, each in self._sample.items() if n not in tail.whole}
+        sample = {
+            n: _below(latencies.counts, tail.bucket)
+            for n, latencies in self._sample.items()
+            if n not in tail.complete_scripts
+        }
         if any(sample.values()):
             return {n: (counts, self._quick_sums[n] / sum(counts.values())) for n, counts in sample.items() if counts}
-        read = {n: _below(each.counts, tail.bucket) for n, each in self._read.items() if n not in tail.whole}
-        found = {n: counts for n, counts in read.items() if counts} or {0: {max(tail.bucket - 1, 0): 1}}
-        return {n: (counts, _mean_us(counts)) for n, counts in found.items()}
+        read = {
+            n: _below(latencies.counts, tail.bucket)
+            for n, latencies in self._read.items()
+            if n not in tail.complete_scripts
+        }
+        spreads = {n: counts for n, counts in read.items() if counts} or {0: {max(tail.bucket - 1, 0): 1}}
+        return {n: (counts, _mean_us(counts)) for n, counts in spreads.items()}
 
 
 def _spread(lines: int, quick: Mapping[int, tuple[Mapping[int, int], float]]) -> dict[int, _Latencies]:
     """Spreads a number of transactions like others: buckets are rounded, their sum is exact."""
-    whole = sum(sum(counts.values()) for counts, _ in quick.values())
-    found: dict[int, _Latencies] = {}
+    total = sum(sum(counts.values()) for counts, _ in quick.values())
+    latencies_by_script: dict[int, _Latencies] = {}
     running = before = 0
     for number, (counts, mean_us) in sorted(quick.items()):
-        part = found[number] = _Latencies()
+        part = latencies_by_script[number] = _Latencies()
         for bucket, count in ascending(counts):
             running += count
-            until = running * lines // whole
+            until = running * lines // total
             if until > before:
                 part.counts[bucket] = until - before
                 before = until
         part.logged = part.counted = sum(part.counts.values())
         part.sum_us = round(part.logged * mean_us)
-    return found
+    return latencies_by_script
 
 
 def _below(counts: Mapping[int, int], bucket: int) -> dict[int, int]:
-    return {each: count for each, count in counts.items() if each < bucket}
+    return {index: count for index, count in counts.items() if index < bucket}
 
 
 def _mean_us(counts: Mapping[int, int]) -> float:
@@ -580,15 +594,15 @@ def _mean_us(counts: Mapping[int, int]) -> float:
     return sum(middles) / sum(counts.values())
 
 
-def _script(number: int, each: _Latencies) -> ScriptLatencies:
+def _script(number: int, latencies: _Latencies) -> ScriptLatencies:
     return ScriptLatencies(
         script=number,
-        logged=each.logged,
-        sum_us=each.sum_us,
-        max_us=each.max_us,
-        buckets=ascending(each.counts),
-        failed=each.failed,
-        skipped=each.skipped,
-        counted=each.counted,
-        counted_below_us=each.counted_below_us,
+        logged=latencies.logged,
+        sum_us=latencies.sum_us,
+        max_us=latencies.max_us,
+        buckets=ascending(latencies.counts),
+        failed=latencies.failed,
+        skipped=latencies.skipped,
+        counted=latencies.counted,
+        counted_below_us=latencies.counted_below_us,
     )

@@ -173,10 +173,10 @@ def ssh_words(client: Sequence[str], address: SshAddress, command: Sequence[str]
         client: The ssh to use, with words of its own.
         command: Each word reaches the other side as it is.
     """
-    words = [*client, *_ALWAYS]
-    words += ["-p", str(address.port)] if address.port else []
-    words += ["-l", address.user] if address.user else []
-    return [*words, "--", address.host, shlex.join(command)]
+    parts = [*client, *_ALWAYS]
+    parts += ["-p", str(address.port)] if address.port else []
+    parts += ["-l", address.user] if address.user else []
+    return [*parts, "--", address.host, shlex.join(command)]
 
 
 class ClockOffset(Struct, frozen=True):

@@ -116,11 +116,11 @@ class Profiles(Struct, frozen=True):
     """What was found.
 
     Attributes:
-        known: By name, ours first; a profile of the user with the name of one of ours takes its place.
+        by_name: Ours first; a profile of the user with the name of one of ours takes its place.
         problems: What was wrong with files that were left out, one sentence each.
     """
 
-    known: dict[str, Profile]
+    by_name: dict[str, Profile]
     problems: tuple[str, ...] = ()
 
     def get(self, name: str) -> Profile:
@@ -129,13 +129,13 @@ class Profiles(Struct, frozen=True):
         Raises:
             LoadProblem: There is none.
         """
-        if name not in self.known:
-            near = difflib.get_close_matches(name, self.known, 1, 0.6)
+        if name not in self.by_name:
+            near = difflib.get_close_matches(name, self.by_name, 1, 0.6)
             meant = f"did you mean {near[0]}? " if near else ""
             raise LoadProblem(
-                f"there is no load profile named {name!r}", f"{meant}known names: {', '.join(self.known)}"
+                f"there is no load profile named {name!r}", f"{meant}known names: {', '.join(self.by_name)}"
             )
-        return self.known[name]
+        return self.by_name[name]
 
 
 def user_profiles_dir() -> Path:
@@ -160,7 +160,7 @@ def load_profiles(directories: Sequence[Path] | None = None) -> Profiles:
     Args:
         directories: Later ones win; None means ours and the user's.
     """
-    known: dict[str, Profile] = {}
+    profiles: dict[str, Profile] = {}
     problems: list[str] = []
     for directory in profile_directories() if directories is None else directories:
         for path in sorted(directory.glob("*.toml")):
@@ -169,8 +169,8 @@ def load_profiles(directories: Sequence[Path] | None = None) -> Profiles:
             except LoadProblem as problem:
                 problems.append(problem.message)
             else:
-                known[profile.name] = profile
-    return Profiles(dict(sorted(known.items(), key=_place)), tuple(problems))
+                profiles[profile.name] = profile
+    return Profiles(dict(sorted(profiles.items(), key=_place)), tuple(problems))
 
 
 def _place(named: tuple[str, Profile]) -> tuple[int, str]:
@@ -186,35 +186,35 @@ def read_profile(path: Path) -> Profile:
         LoadProblem: Unreadable, not TOML, or a key that is unknown, missing or out of range; names file and key.
     """
     try:
-        given = tables_of(text_of(paths.content_of(path)))
+        keys = tables_of(text_of(paths.content_of(path)))
     except OSError as problem:
         raise LoadProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
     except NotToml as problem:
         raise LoadProblem(f"{path}: {problem}") from problem
     where = str(path)
-    _check(where, given, KEYS)
+    _check(where, keys, KEYS)
     if not _NAME.fullmatch(path.stem):
         raise LoadProblem(f"{where}: a profile's file name is letters, digits, '.', '_' and '-'")
-    if ("builtin" in given) == ("script" in given):
+    if ("builtin" in keys) == ("script" in keys):
         raise LoadProblem(f"{where}: either 'builtin' or [[script]] tables must be given, and not both")
-    tables = given.pop("script", [])
+    tables = keys.pop("script", [])
     for number, table in enumerate(tables, 1):
         _check(f"{where}, script {number}", table, _SCRIPT_KEYS)
     scripts = tuple(Script(path.parent / table["file"], table.get("weight", 1)) for table in tables)
     if scripts and not any(script.weight for script in scripts):
         raise LoadProblem(f"{where}: at least one script needs a weight above 0")
-    variables = tuple((name, str(value)) for name, value in given.pop("variables", {}).items())
-    from_dataset = tuple(given.pop("from_dataset", ()))
-    if from_dataset and not given.get("dataset"):
+    variables = tuple((name, str(value)) for name, value in keys.pop("variables", {}).items())
+    from_dataset = tuple(keys.pop("from_dataset", ()))
+    if from_dataset and not keys.get("dataset"):
         raise LoadProblem(f"{where}: from_dataset needs a dataset", f"dataset is one of {', '.join(DATASETS)}")
-    return Profile(name=path.stem, scripts=scripts, variables=variables, from_dataset=from_dataset, **given)
+    return Profile(name=path.stem, scripts=scripts, variables=variables, from_dataset=from_dataset, **keys)
 
 
-def with_variables(spec: LoadSpec, profile: Profile, found: Mapping[str, str]) -> LoadSpec:
+def with_variables(spec: LoadSpec, profile: Profile, dataset_variables: Mapping[str, str]) -> LoadSpec:
     """The load with everything its scripts need: what the data set says, what the profile sets, what was given.
 
     Args:
-        found: Variable → value of the data set that is there (`bench.datasets.recognise`).
+        dataset_variables: Variable → value of the data set that is there (`bench.datasets.recognise`).
 
     Returns:
         Variables in this order of strength: given with the load, set by the profile, found. Scripts in place of the
@@ -225,15 +225,19 @@ def with_variables(spec: LoadSpec, profile: Profile, found: Mapping[str, str]) -
     """
     if spec.scripts:
         return spec
-    given = dict(spec.variables)
-    missing = [name for name in profile.from_dataset if name not in found and name not in given]
+    own_variables = dict(spec.variables)
+    missing = [name for name in profile.from_dataset if name not in dataset_variables and name not in own_variables]
     if missing:
         raise LoadProblem(
             f"the profile {profile.name} needs {', '.join(missing)} from the {profile.dataset} data set",
             f"create it: pgtop-tune bench init --dataset {profile.dataset}; or give -D {missing[0]}=NUMBER",
         )
-    wanted = {name: found[name] for name in profile.from_dataset if name in found} | dict(profile.variables) | given
-    return replace(spec, variables=tuple(wanted.items()))
+    variables = (
+        {name: dataset_variables[name] for name in profile.from_dataset if name in dataset_variables}
+        | dict(profile.variables)
+        | own_variables
+    )
+    return replace(spec, variables=tuple(variables.items()))
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,40}")
@@ -244,7 +248,7 @@ class _Key(Struct, frozen=True):
     """What a key may hold: a predicate, and how to say it."""
 
     fits: Callable[[Any], bool]
-    wanted: str
+    expected: str
     required: bool = False
 
 
@@ -256,8 +260,8 @@ def _whole(low: int, high: int) -> Callable[[Any], bool]:
     return lambda value: type(value) is int and low <= value <= high
 
 
-def _one_of(*words: str) -> _Key:
-    return _Key(lambda value: isinstance(value, str) and value in words, f"one of {', '.join(words)}")
+def _one_of(*choices: str) -> _Key:
+    return _Key(lambda value: isinstance(value, str) and value in choices, f"one of {', '.join(choices)}")
 
 
 def _tables(value: Any) -> bool:
@@ -270,7 +274,8 @@ def _named(name: object) -> bool:
 
 def _values(value: Any) -> bool:
     return isinstance(value, dict) and all(
-        _named(name) and type(each) in (int, float, str) and "\0" not in str(each) for name, each in value.items()
+        _named(name) and type(variable) in (int, float, str) and "\0" not in str(variable)
+        for name, variable in value.items()
     )
 
 
@@ -295,15 +300,15 @@ _SCRIPT_KEYS: Final = {
 }
 
 
-def _check(where: str, given: dict[str, Any], keys: dict[str, _Key]) -> None:
+def _check(where: str, table: dict[str, Any], keys: dict[str, _Key]) -> None:
     """Raises a LoadProblem for the first key that is unknown, missing or does not fit."""
-    for name, value in given.items():
+    for name, value in table.items():
         if name not in keys:
             raise LoadProblem(f"{where}: unknown key {name!r}", f"known keys: {', '.join(keys)}")
         if not keys[name].fits(value):
-            raise LoadProblem(f"{where}: {name} must be {keys[name].wanted}")
+            raise LoadProblem(f"{where}: {name} must be {keys[name].expected}")
     for name, key in keys.items():
-        if key.required and name not in given:
+        if key.required and name not in table:
             raise LoadProblem(f"{where}: {name} is missing")
 
 
@@ -352,8 +357,8 @@ def reads_scale(spec: LoadSpec) -> bool:
     Raises:
         LoadProblem: As `read_script`.
     """
-    given = any(name == "scale" for name, _ in spec.variables)
-    return not given and any(_SCALE.search(read_script(Path(script.file)).text) for script in spec.scripts)
+    is_given = any(name == "scale" for name, _ in spec.variables)
+    return not is_given and any(_SCALE.search(read_script(Path(script.file)).text) for script in spec.scripts)
 
 
 def read_script(file: Path) -> ScriptText:
@@ -368,8 +373,8 @@ def read_script(file: Path) -> ScriptText:
         hint = "check that it is a pgbench script" if problem.errno == errno.EFBIG else "check its name"
         raise LoadProblem(f"the script {file} cannot be read: {problem.strerror}", hint) from None
     text = data.decode("utf-8", "replace")
-    found = _SHELL.search(text)
-    line = None if found is None else text.count("\n", 0, found.start()) + 1
+    match = _SHELL.search(text)
+    line = None if match is None else text.count("\n", 0, match.start()) + 1
     return ScriptText(file=file, text=text, sha256=hashlib.sha256(data).hexdigest(), shell_line=line)
 
 

@@ -82,7 +82,7 @@ class Silences:
             return
         # The clock of another machine is known to the second.
         inside_s = lasting.since_ms / 1000 + _CLOCK_S
-        if any(each.logged and each.second >= inside_s for each in seconds):
+        if any(second.logged and second.second >= inside_s for second in seconds):
             self.end(now_ms)
             self._busy_ms = now_ms
 
@@ -97,9 +97,9 @@ class Silences:
 
     def take(self) -> tuple[Silence, ...]:
         """Those that ended since the last call, and the one that lasts."""
-        found = (*self._over, *(() if self._lasting is None else (self._lasting,)))
+        silences = (*self._over, *(() if self._lasting is None else (self._lasting,)))
         self._over.clear()
-        return found
+        return silences
 
 
 STOP_GRACE_S: Final = 3.0
@@ -203,7 +203,7 @@ class PgbenchRun:
     def _read_log(self, *, final: bool = False) -> None:
         if not self.over:
             seconds = self._log.read(final=final)
-            self._latencies.extend(replace(each, second=each.second - self._ahead_s) for each in seconds)
+            self._latencies.extend(replace(second, second=second.second - self._ahead_s) for second in seconds)
             self._silences.read(self._latencies, time.time_ns() // 1_000_000)
             if self._latencies:
                 self._is_at_work()
@@ -239,10 +239,10 @@ class PgbenchRun:
 
 
 def _failure(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> str:
-    words = without_secrets(last_words(stderr)) or _silent_end(exit_status)
-    hint = hint_for(words)
-    words = with_script(words, stderr, scripts)
-    return f"{words}\nhint: {hint}" if hint else words
+    message = without_secrets(last_words(stderr)) or _silent_end(exit_status)
+    hint = hint_for(message)
+    message = with_script(message, stderr, scripts)
+    return f"{message}\nhint: {hint}" if hint else message
 
 
 def _silent_end(exit_status: int | None) -> str:
@@ -252,7 +252,7 @@ def _silent_end(exit_status: int | None) -> str:
 
 
 def planned_argv(
-    spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, place: LoadPlace, directory: Path
+    spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, load_place: LoadPlace, directory: Path
 ) -> list[str]:
     """The exact command line of a run, with paths as they are in that place.
 
@@ -262,9 +262,9 @@ def planned_argv(
     Raises:
         LoadProblem: A spec pgbench would refuse.
     """
-    there = place.scripts(scripts_of(spec, profile), directory)
+    there = load_place.scripts(scripts_of(spec, profile), directory)
     choices = tuple(ScriptChoice(str(script.file), script.weight) for script in there)
-    return run_argv(replace(spec, scripts=choices), profile, pgbench, endpoint, place.directory(directory))
+    return run_argv(replace(spec, scripts=choices), profile, pgbench, endpoint, load_place.directory(directory))
 
 
 async def start_run(
@@ -273,7 +273,7 @@ async def start_run(
     profile: Profile,
     pgbench: Pgbench,
     endpoint: LoadEndpoint,
-    place: LoadPlace,
+    load_place: LoadPlace,
     directory: Path,
 ) -> PgbenchRun:
     """Starts pgbench.
@@ -285,11 +285,11 @@ async def start_run(
     Raises:
         LoadProblem: A spec pgbench would refuse, no directory, no script file, or pgbench cannot be started.
     """
-    argv = planned_argv(spec, profile, pgbench, endpoint, place, directory)
+    argv = planned_argv(spec, profile, pgbench, endpoint, load_place, directory)
     threads, scripts = threads_for(spec), scripts_of(spec, profile)
     hashes = tuple(read_script(script.file).sha256 for script in scripts)
     started_ms = time.time_ns() // 1_000_000
-    running = await place.start(
+    running = await load_place.start(
         RunOrder(argv=tuple(argv), pgbench=pgbench, endpoint=endpoint, directory=directory, scripts=scripts)
     )
     facts = BenchRun(
@@ -311,7 +311,7 @@ async def start_run(
         max_tries=spec.max_tries,
         connect_per_transaction=spec.connect_per_transaction,
         scripts=tuple(script.file.name for script in scripts) or (profile.builtin,),
-        machine=place.name,
+        machine=load_place.name,
         clock_ahead_ms=running.clock.ahead_ms if running.clock else None,
         clock_uncertain_ms=running.clock.uncertain_ms if running.clock else None,
         seed=spec.seed,
@@ -350,27 +350,27 @@ class LoadPreparation:
             ServerProblem: This role may not look at the tables.
         """
         await asyncio.to_thread(_check_scripts, spec, profile)
-        given = {name for name, _ in spec.variables}
-        if spec.scripts or given >= set(profile.from_dataset):
+        own_variables = {name for name, _ in spec.variables}
+        if spec.scripts or own_variables >= set(profile.from_dataset):
             return with_variables(spec, profile, {})
         return with_variables(spec, profile, await self._variables(profile.dataset))
 
     async def _variables(self, dataset: str) -> dict[str, str]:
-        at_s, found = self._found.get(dataset, (0.0, None))
-        if found is None or time.monotonic() - at_s > _FRESH_S:
+        at_s, variables = self._found.get(dataset, (0.0, None))
+        if variables is None or time.monotonic() - at_s > _FRESH_S:
             sql_session = await self._open_sql_session()
             try:
-                found = await found_variables(sql_session, dataset)
+                variables = await found_variables(sql_session, dataset)
             finally:
                 await sql_session.aclose()
-            self._found[dataset] = (time.monotonic(), found)
-        return found
+            self._found[dataset] = (time.monotonic(), variables)
+        return variables
 
 
 def _check_scripts(spec: LoadSpec, profile: Profile) -> None:
-    own = [Path(script.file) for script in spec.scripts]
-    for file in own or [script.file for script in profile.scripts]:
-        check_script(read_script(file), allow_shell=profile.allow_shell and not own)
+    own_scripts = [Path(script.file) for script in spec.scripts]
+    for file in own_scripts or [script.file for script in profile.scripts]:
+        check_script(read_script(file), allow_shell=profile.allow_shell and not own_scripts)
 
 
 class PgbenchRunner:
@@ -394,7 +394,7 @@ class PgbenchRunner:
         endpoint: LoadEndpoint,
         *,
         pgbench: Path | None = None,
-        place: LoadPlace | None = None,
+        load_place: LoadPlace | None = None,
         base: Path | None = None,
     ) -> None:
         self.endpoint = endpoint
@@ -402,7 +402,7 @@ class PgbenchRunner:
         self.prepare: Prepare | None = None
         self.fence: Callable[[LoadSpec], None] = lambda spec: None
         self._asked_for = pgbench
-        self._place: LoadPlace = place or LocalPlace()
+        self._place: LoadPlace = load_place or LocalPlace()
         self._base = base or base_directory()
         self._next_directory = unused_name(self._base)
         self._found: dict[bool, Pgbench] = {}
@@ -413,7 +413,7 @@ class PgbenchRunner:
     async def profiles(self) -> tuple[ProfileSummary, ...]:
         """Profiles that can be run, ours first."""
         loaded = await self._profiles()
-        return tuple(profile.summary() for profile in loaded.known.values())
+        return tuple(profile.summary() for profile in loaded.by_name.values())
 
     async def preview(self, spec: LoadSpec) -> str:
         """The exact command line `start` would run next, shell-quoted; holds no password.
@@ -447,7 +447,7 @@ class PgbenchRunner:
                 profile,
                 pgbench=pgbench,
                 endpoint=endpoint,
-                place=self._place,
+                load_place=self._place,
                 directory=self._next_directory,
             )
             self._runs += 1

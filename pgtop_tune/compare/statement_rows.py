@@ -226,20 +226,20 @@ def statement_row(
         effects: Of those in the fixed set.
         verdict_of: The verdict of a statement that both sides have.
     """
-    one, count_b = (side.whole.get(id) for side in sides)
-    verdict = GONE if count_b is None else NEW if one is None else verdict_of(id)
-    if one is not None and count_b is not None:
-        weight = one[0] * (mean_ms(count_b) - mean_ms(one))
+    counted_a, counted_b = (side.whole.get(id) for side in sides)
+    verdict = GONE if counted_b is None else NEW if counted_a is None else verdict_of(id)
+    if counted_a is not None and counted_b is not None:
+        weight = counted_a[0] * (mean_ms(counted_b) - mean_ms(counted_a))
     else:
         longer = sides[0].seconds / sides[1].seconds if sides[1].seconds else 1.0
-        weight = (0.0 if count_b is None else count_b[1] * longer) - (0.0 if one is None else one[1])
+        weight = (0.0 if counted_b is None else counted_b[1] * longer) - (0.0 if counted_a is None else counted_a[1])
     return StatementRow(
         id=id,
         text=text,
-        calls_a=one[0] if one else 0,
-        calls_b=count_b[0] if count_b else 0,
-        a_ms=mean_ms(one) if one else None,
-        b_ms=mean_ms(count_b) if count_b else None,
+        calls_a=counted_a[0] if counted_a else 0,
+        calls_b=counted_b[0] if counted_b else 0,
+        a_ms=mean_ms(counted_a) if counted_a else None,
+        b_ms=mean_ms(counted_b) if counted_b else None,
         effect=effects.get(id),
         weight_ms=weight,
         fixed=id in effects,

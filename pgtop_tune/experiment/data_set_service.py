@@ -236,7 +236,7 @@ class DataSetService:
             title=seen.title,
             needed_bytes=needed,
             available_bytes=there,
-            why=room.why,
+            why=room.reason,
             dropped=seen.dropped,
             note=seen.note,
             database=database,

@@ -35,9 +35,9 @@ def write(directory: Path, text: str, name: str = "mine.toml") -> Path:
 
 def test_ours_are_there_and_whole() -> None:
     profiles = load_profiles((SHIPPED,))
-    builtin = {name: profile.dataset for name, profile in profiles.known.items() if profile.builtin == name}
+    builtin = {name: profile.dataset for name, profile in profiles.by_name.items() if profile.builtin == name}
     assert builtin == dict.fromkeys(("tpcb-like", "select-only", "simple-update"), "pgbench")
-    assert list(profiles.known) == [
+    assert list(profiles.by_name) == [
         *builtin,
         "ticket-read",
         "ticket-insert",
@@ -47,11 +47,11 @@ def test_ours_are_there_and_whole() -> None:
         "write-heavy",
     ]
     assert profiles.problems == ()
-    assert all(profile.summary().clients >= 1 for profile in profiles.known.values())
+    assert all(profile.summary().clients >= 1 for profile in profiles.by_name.values())
     assert [script.weight for script in profiles.get("read90-insert9-update1").scripts] == [90, 9, 1]
 
 
-@pytest.mark.parametrize("profile", [each for each in load_profiles((SHIPPED,)).known.values() if each.scripts])
+@pytest.mark.parametrize("profile", [each for each in load_profiles((SHIPPED,)).by_name.values() if each.scripts])
 def test_our_scripts_are_given_every_variable_they_use(profile: Profile) -> None:
     given = {name for name, _ in profile.variables} | set(profile.from_dataset)
     assert set(profile.from_dataset) <= set(rows_of(1000))

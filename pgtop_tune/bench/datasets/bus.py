@@ -97,11 +97,11 @@ def parse_size(text: str) -> int:
     Raises:
         LoadProblem: It is none of these.
     """
-    found = _SIZE.fullmatch(text.strip())
+    match = _SIZE.fullmatch(text.strip())
     tickets = 0
-    if found:
-        number = float(found[1]) * _THOUSANDS[found[2].lower()]
-        tickets = round(number / TICKET_BYTES if found[3] else number)
+    if match:
+        number = float(match[1]) * _THOUSANDS[match[2].lower()]
+        tickets = round(number / TICKET_BYTES if match[3] else number)
     if not 1 <= tickets <= MOST_TICKETS:
         raise LoadProblem(
             f"{text!r} is not a size of the bus data set",
@@ -128,9 +128,9 @@ def statements(name: str, plan: BusPlan, more: Mapping[str, int] | None = None) 
         "remainder": plan.tickets % BLOCK_TICKETS,
         **(more or {}),
     }
-    words = {"unlogged": "UNLOGGED" if plan.unlogged else "", "is_unlogged": str(plan.unlogged).lower()}
+    options = {"unlogged": "UNLOGGED" if plan.unlogged else "", "is_unlogged": str(plan.unlogged).lower()}
     text = resources.files("pgtop_tune.bench.datasets").joinpath("sql", f"bus_{name}.sql").read_text("utf-8")
-    return Template(text).substitute(words, **numbers)
+    return Template(text).substitute(options, **numbers)
 
 
 def chunk_statements(plan: BusPlan, number: int) -> str:

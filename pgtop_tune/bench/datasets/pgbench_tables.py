@@ -57,10 +57,10 @@ class PaceMeter:
         if self._first is None or not progress.total:
             return StepPace()
         since_s, before = self._first
-        elapsed_s, made = now_s - since_s, progress.done - before
-        if elapsed_s < 1.0 or made <= 0:
+        elapsed_s, done_since = now_s - since_s, progress.done - before
+        if elapsed_s < 1.0 or done_since <= 0:
             return StepPace()
-        rate = made / elapsed_s
+        rate = done_since / elapsed_s
         return StepPace(rate, max(0.0, (progress.total - progress.done) / rate))
 
 
@@ -184,12 +184,12 @@ class Room(Struct, frozen=True):
 
     Attributes:
         needed_bytes: Data, with what WAL may take until a checkpoint frees it.
-        available_bytes: None when it cannot be said; `why` says why.
+        available_bytes: None when it cannot be said; `reason` says why.
     """
 
     needed_bytes: int
     available_bytes: int | None
-    why: str = ""
+    reason: str = ""
 
     def check(self) -> str:
         """What to tell before the start; "" when there is nothing to say.
@@ -200,7 +200,7 @@ class Room(Struct, frozen=True):
         if not self.needed_bytes:
             return ""
         if self.available_bytes is None:
-            return f"about {size(self.needed_bytes)} of disk will be needed; free space is unknown: {self.why}"
+            return f"about {size(self.needed_bytes)} of disk will be needed; free space is unknown: {self.reason}"
         if self.available_bytes < self.needed_bytes:
             raise LoadProblem(
                 f"about {size(self.needed_bytes)} of disk will be needed, and {size(self.available_bytes)} are free",
@@ -231,8 +231,8 @@ async def look_for_room(
     # WAL of a tablespace lies elsewhere; counted all the same, it errs on the safe side.
     wal_bytes = min(estimated_bytes, int(str(max_wal_bytes)))
     needed = max(0, int((estimated_bytes + wal_bytes) * SPARE) - freed_bytes)
-    found = free_bytes(str(directory))
-    return Room(needed, found) if isinstance(found, int) else Room(needed, None, found)
+    free = free_bytes(str(directory))
+    return Room(needed, free) if isinstance(free, int) else Room(needed, None, free)
 
 
 STEPS: Final = {
@@ -295,45 +295,38 @@ class PgbenchShape(Struct, frozen=True):
         Raises:
             LoadProblem: One that pgbench would refuse.
         """
-        for refusal in _REFUSALS:
-            if refusal.wrong(self):
-                raise LoadProblem(refusal.words)
-        words = [f"--init-steps={self.steps.replace(' ', '')}"] if self.steps != DEFAULT_STEPS else []
-        words += [f"--fillfactor={self.fillfactor}"] if self.fillfactor is not None else []
-        words += [f"--partitions={self.partitions}"] if self.partitions else []
-        words += [f"--partition-method={self.partition_method}"] if self.partition_method else []
-        words += ["--foreign-keys"] if self.foreign_keys else []
-        words += ["--unlogged-tables"] if self.unlogged else []
-        words += [f"--tablespace={self.tablespace}"] if self.tablespace else []
-        words += [f"--index-tablespace={self.index_tablespace}"] if self.index_tablespace else []
-        return words
+        for is_wrong, message in _REFUSALS:
+            if is_wrong(self):
+                raise LoadProblem(message)
+        options = [f"--init-steps={self.steps.replace(' ', '')}"] if self.steps != DEFAULT_STEPS else []
+        options += [f"--fillfactor={self.fillfactor}"] if self.fillfactor is not None else []
+        options += [f"--partitions={self.partitions}"] if self.partitions else []
+        options += [f"--partition-method={self.partition_method}"] if self.partition_method else []
+        options += ["--foreign-keys"] if self.foreign_keys else []
+        options += ["--unlogged-tables"] if self.unlogged else []
+        options += [f"--tablespace={self.tablespace}"] if self.tablespace else []
+        options += [f"--index-tablespace={self.index_tablespace}"] if self.index_tablespace else []
+        return options
 
 
-class _Refusal(Struct, frozen=True):
-    """What pgbench would not take."""
-
-    wrong: Callable[[PgbenchShape], object]
-    words: str
-
-
-_REFUSALS: Final = (
-    _Refusal(
+_REFUSALS: Final[tuple[tuple[Callable[[PgbenchShape], object], str], ...]] = (
+    (
         lambda shape: not _LETTERS.fullmatch(shape.steps),
         "steps are letters of "
         + "".join(STEPS)
         + ": "
         + ", ".join(f"{letter} {name}" for letter, name in STEPS.items()),
     ),
-    _Refusal(
+    (
         lambda shape: shape.fillfactor is not None and not 10 <= shape.fillfactor <= 100,
         "the fill factor must be from 10 to 100",
     ),
-    _Refusal(lambda shape: not 0 <= shape.partitions <= 100_000, "partitions must be from 0 (none) to 100000"),
-    _Refusal(
+    (lambda shape: not 0 <= shape.partitions <= 100_000, "partitions must be from 0 (none) to 100000"),
+    (
         lambda shape: shape.partition_method not in ("", *PARTITION_METHODS),
         f"the partition method is one of {', '.join(PARTITION_METHODS)}",
     ),
-    _Refusal(
+    (
         lambda shape: shape.partition_method and not shape.partitions,
         "a partition method needs a number of partitions (--partitions)",
     ),
@@ -476,21 +469,21 @@ async def _block_bytes(sql_session: SqlSession | None) -> int:
 async def _follow(guarded: GuardedAsync, watch: StepWatch) -> Initialised:
     # pgbench -i writes nothing of interest there, but must not wait for us to read it.
     nothing = asyncio.create_task(guarded.stdout.read())
-    said, result = BoundedText(), None
+    output, result = BoundedText(), None
     try:
         async for line, progress in _lines(guarded.stderr):
             result = parse_done(line) or result
             if progress is not None:
                 watch.tell(progress)
             elif not line.startswith("NOTICE:"):
-                said.add(line)
+                output.add(line)
         status = await guarded.wait()
     finally:
         nothing.cancel()
         await watch.end()
     if status or result is None:
-        words = last_words(said.text()) or f"pgbench -i printed nothing; exit status {status}"
-        raise LoadProblem(words, hint_for(words))
+        message = last_words(output.text()) or f"pgbench -i printed nothing; exit status {status}"
+        raise LoadProblem(message, hint_for(message))
     return result
 
 

@@ -371,7 +371,9 @@ def _effect(
         / latency**2
     )
     a, b = (sum(_ms(side)[label] for label in labels) / latency for side in budgets)
-    return runs_effect(values_a, values_b, run_noise(values_a, values_b, within, foreseen=False), ratio=False, change=b - a)
+    return runs_effect(
+        values_a, values_b, run_noise(values_a, values_b, within, foreseen=False), ratio=False, change=b - a
+    )
 
 
 def _budgets(runs: Runs) -> list[Budget]:

@@ -308,7 +308,7 @@ def bus(server: Throwaway) -> Iterator[LoadEndpoint]:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-SCRIPTED = [each for each in load_profiles((SHIPPED,)).known.values() if each.scripts]
+SCRIPTED = [each for each in load_profiles((SHIPPED,)).by_name.values() if each.scripts]
 
 
 async def run_once(profile: Profile, protocol: str, bus: LoadEndpoint, server: Throwaway, pgbench: Pgbench) -> None:

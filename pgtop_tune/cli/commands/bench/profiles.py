@@ -135,7 +135,7 @@ def say_profiles(directory: Path | None, format: Format) -> None:
             "builtin": each.builtin or None,
             "description": each.description,
         }
-        for each in _loaded(directory).known.values()
+        for each in _loaded(directory).by_name.values()
     ]
     if format is Format.JSON:
         write_for_programs()

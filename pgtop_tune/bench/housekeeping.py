@@ -79,7 +79,7 @@ class DatasetTable(Struct, frozen=True):
 
     @property
     def is_history(self) -> bool:
-        """Whether it is pgbench's own history and nobody else's table of that name."""
+        """Return whether this is pgbench's own history, not another table of that name."""
         return self.name == HISTORY and self.columns == PGBENCH_COLUMNS[HISTORY]
 
 

@@ -48,7 +48,7 @@ class Pgbench(Struct, frozen=True):
     library_path: Path | None = None
 
     def environment(self) -> dict[str, str]:
-        """What must be added to its environment to start it."""
+        """Return the variables that starting this pgbench needs."""
         if self.library_path is None:
             return {}
         inherited = os.environ.get("LD_LIBRARY_PATH", "")

@@ -47,7 +47,7 @@ decode: Final = Decoder(list[int]).decode
 
 
 class LogLayout(Struct, frozen=True):
-    """What is wanted of the lines.
+    """The columns and scripts to read from the lines.
 
     Attributes:
         lag: They have the column of the schedule lag.
@@ -90,7 +90,7 @@ class SecondPart(Struct):
 
 
 class Parsed(Struct):
-    """What a chunk of the log held.
+    """The content of a chunk of the log.
 
     Attributes:
         parts: In the order of the log; a second may come twice.
@@ -147,7 +147,7 @@ def _numbers(chunk: bytes, lines: int, layout: LogLayout) -> tuple[list[int], in
 
 
 def has_words(lines: bytes) -> bool:
-    """Whether one of them is no transaction that ended well: all words have an e, and nothing else has."""
+    """Return whether a line has a word in place of its latency: all words have an e, and nothing else has."""
     return b"e" in lines
 
 
@@ -244,7 +244,7 @@ _FEWEST_COLUMNS: Final = 6
 
 
 class CountedLines(Struct, frozen=True):
-    """What a chunk had of one second.
+    """The part of a chunk that belongs to one second.
 
     Attributes:
         lines: Transactions that ended well.
@@ -257,7 +257,7 @@ class CountedLines(Struct, frozen=True):
 
 
 class Tail(Struct, frozen=True):
-    """What counts as slow in one second.
+    """The threshold of slow transactions in one second.
 
     Attributes:
         from_us: At least that.
@@ -589,7 +589,7 @@ def _below(counts: Mapping[int, int], bucket: int) -> dict[int, int]:
 
 
 def _mean_us(counts: Mapping[int, int]) -> float:
-    """Of a histogram, latencies taken in the middle of their buckets."""
+    """Return the mean of a histogram, with each latency in the middle of its bucket."""
     middles: Iterable[float] = ((sum(bucket_edges(bucket)) - 1) / 2.0 * count for bucket, count in counts.items())
     return sum(middles) / sum(counts.values())
 

@@ -267,11 +267,11 @@ class LoadPlace(Protocol):
         ...
 
     def directory(self, local: Path) -> Path:
-        """What a run's directory is called in that place."""
+        """Return the path of a run's directory in that place."""
         ...
 
     def scripts(self, scripts: Sequence[Script], local: Path) -> tuple[Script, ...]:
-        """What script files of this machine are called in that place, once a run is started."""
+        """Return the paths of this machine's script files in that place, once a run is started."""
         ...
 
     async def start(self, order: RunOrder) -> Running:
@@ -331,11 +331,9 @@ class LocalPlace:
         return await asyncio.to_thread(find_pgbench, asked_for, over_tls=over_tls)
 
     def directory(self, local: Path) -> Path:
-        """The same."""
         return local
 
     def scripts(self, scripts: Sequence[Script], local: Path) -> tuple[Script, ...]:
-        """The same."""
         return tuple(scripts)
 
     async def start(self, order: RunOrder) -> LocalRunning:

@@ -113,7 +113,7 @@ class Profile(Struct, frozen=True):
 
 
 class Profiles(Struct, frozen=True):
-    """What was found.
+    """The profiles of all directories.
 
     Attributes:
         by_name: Ours first; a profile of the user with the name of one of ours takes its place.
@@ -139,12 +139,11 @@ class Profiles(Struct, frozen=True):
 
 
 def user_profiles_dir() -> Path:
-    """Where the user's own profiles lie."""
     return paths.config_dir() / "profiles"
 
 
 def profile_directories(further: Path | None = None) -> tuple[Path, ...]:
-    """Where profiles are looked for: ours, the user's, and a directory he names.
+    """Return the directories with profiles: ours, the user's, and one that the user names.
 
     Raises:
         LoadProblem: The directory named is none.
@@ -245,7 +244,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z0-9_]{1,60}")
 
 
 class _Key(Struct, frozen=True):
-    """What a key may hold: a predicate, and how to say it."""
+    """The values that a key may hold: a predicate and its description."""
 
     fits: Callable[[Any], bool]
     expected: str
@@ -334,7 +333,7 @@ _TOKEN: Final = re.compile(
 
 
 class ScriptText(Struct, frozen=True):
-    """What a script file holds.
+    """The content of a script file.
 
     Attributes:
         text: As it is run. Foreign text.
@@ -379,7 +378,7 @@ def read_script(file: Path) -> ScriptText:
 
 
 def statements_in(text: str) -> int | None:
-    """How many statements a script sends in one transaction; None where it decides that itself (`\\if`)."""
+    """Return the number of statements that a script sends in one transaction; None where it decides that itself (`\\if`)."""
     count, depth, pending = 0, 0, False
     for token in _TOKEN.finditer(text):
         if token["blank"]:

@@ -141,11 +141,11 @@ class PgbenchRun:
 
     @property
     def over(self) -> bool:
-        """Whether pgbench is gone and everything it left was read."""
+        """Return whether pgbench is gone and all of its output was read."""
         return self.facts.state in OVER
 
     def take(self) -> tuple[tuple[BenchProgress, ...], tuple[LatencySecond, ...]]:
-        """What came since the last call: progress lines, and seconds of the log; `MOST_BYTES` of reading at most."""
+        """Return progress lines and seconds of the log since the last call; reads `MOST_BYTES` of the log at most."""
         self._taken_s = time.monotonic()
         self._read_log()
         progress, latencies = tuple(self._progress), tuple(self._latencies)
@@ -158,7 +158,6 @@ class PgbenchRun:
         return self._silences.take()
 
     def statistics(self) -> LogStatistics:
-        """How reading the log went."""
         return self._log.statistics()
 
     async def stop(self) -> None:
@@ -469,7 +468,7 @@ class PgbenchRunner:
         await self.stop()
 
     def sample(self, at_s: float) -> BenchSample | Unavailable:
-        """What pgbench said since the last call. Takes some milliseconds at most, never waits.
+        """Return pgbench's progress since the last call. Takes some milliseconds at most, never waits.
 
         Args:
             at_s: Now, on the session's clock.
@@ -486,7 +485,7 @@ class PgbenchRunner:
 
     @property
     def machine(self) -> str:
-        """Where pgbench runs, as it was named; "" is this machine."""
+        """Return the machine on which pgbench runs, as it was named; "" is this machine."""
         return self._place.name
 
     @property
@@ -501,7 +500,7 @@ class PgbenchRunner:
 
     @property
     def log_statistics(self) -> LogStatistics:
-        """How reading the transaction log of the last run went."""
+        """Return statistics about reading the transaction log of the last run."""
         return self._run.statistics() if self._run is not None else LogStatistics()
 
     async def pgbench(self) -> Pgbench:

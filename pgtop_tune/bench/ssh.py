@@ -293,7 +293,7 @@ class SshPlace:
         return SshRunning(guarded, inlet, directory, mark.encode(), self.name)
 
     def _found(self, stdout: str, mark: str) -> list[Pgbench] | None:
-        """What far_search.sh found; None when it did not run."""
+        """Return the pgbenches that far_search.sh found; None when it did not run."""
         candidates: list[Pgbench] = []
         answered, path = False, ""
         for line in stdout.splitlines():

@@ -126,7 +126,7 @@ _GOLDEN: Final = (5.0**0.5 - 1.0) / 2.0
 
 
 class LogStatistics(Struct, frozen=True):
-    """How the reading went.
+    """Counts of the lines that were read.
 
     Attributes:
         lines: Transactions with a latency that were read.
@@ -212,7 +212,7 @@ class TransactionLog:
         return () if self.behind else self._complete_seconds(now_s, final)
 
     def statistics(self) -> LogStatistics:
-        """How the reading went so far."""
+        """Return the counts of the lines that were read so far."""
         return LogStatistics(
             lines=self._lines,
             failed=self._failed,
@@ -305,7 +305,7 @@ class TransactionLog:
         )
 
     def _patience_s(self, thread_file: _File) -> float:
-        """How long a second with data waits for this file: files that never said anything are like the slowest."""
+        """Return how long a second with data waits for this file; a file without any line counts as the slowest."""
         silence_s = thread_file.silence_s
         if silence_s is None:
             silence_s = max(thread_file.silence_s or 0.0 for thread_file in self._files.values())

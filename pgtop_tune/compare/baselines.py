@@ -168,7 +168,7 @@ class Kept(Struct, frozen=True):
 
     @property
     def set_up(self) -> Material:
-        """What a fingerprint is made of."""
+        """The facts of the run, for a comparison of fingerprints."""
         return Material(
             name=self.path.name, began_ms=self.began_ms, seconds=0.0, runs=(), facts=self.facts, all_parameters=False
         )

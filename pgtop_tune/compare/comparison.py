@@ -69,7 +69,7 @@ _HINT: Final = "write it as 'tps < -5%': a figure, < or >, a change in per cent"
 
 
 class ConditionOutcome(StrEnum):
-    """What came of a condition."""
+    """The outcome of a condition."""
 
     HOLDS = "holds"
     """The change is beyond the limit, and the interval, with what runs differ by, leaves 0 out."""
@@ -238,7 +238,7 @@ def _partial(a: Runs, b: Runs) -> list[str]:
 
 
 def between_runs(title: str, noise: RunNoise, effect: Effect) -> str:
-    """How runs with the same settings differ in a figure, and what that means for its interval."""
+    """Return a note on how runs with the same settings differ in a figure, and what that means for its interval."""
     runs = " and ".join(
         f"{count} run{'s' if count != 1 else ''} of {side}"
         for side, count in (("A", effect.blocks_a), ("B", effect.blocks_b))
@@ -299,7 +299,7 @@ def to_settle(
     prints: Fingerprints,
     needed: int | None,
 ) -> tuple[str, ...]:
-    """What to type, line by line, after a sentence that says so.
+    """Return the commands that lead to a verdict, line by line, after a sentence about them.
 
     Args:
         runs: Of the load in question, on both sides.
@@ -376,7 +376,7 @@ Spreads = Mapping[str, Mapping[str, RunSpread]]
 
 
 class Phase(Struct, frozen=True):
-    """The same load on both sides.
+    """One load, run on both sides.
 
     Attributes:
         notes: What a reader of the figures must know.
@@ -422,7 +422,7 @@ class Comparison(Struct, frozen=True):
 
     @property
     def comparable(self) -> bool:
-        """Whether verdicts are given."""
+        """Return whether verdicts are given."""
         return not self.reasons
 
 
@@ -566,7 +566,7 @@ def _phase(
 
 
 def _primary(key: LoadKey, rows: Sequence[FigureRow]) -> Figure | None:
-    """What the load is for: throughput, and where a rate is given how long a transaction takes at it."""
+    """Return the figure that the load is about: throughput, or latency where a rate is given."""
     preferred = (LATENCY, TPS) if key.rate_per_s is not None else (TPS, "server_tps")
     there = {row.figure.id: row.figure for row in rows}
     return next((there[name] for name in (*preferred, *there) if name in there), None)

@@ -68,7 +68,7 @@ class FigureRow(Struct, frozen=True):
 
 
 class RunHistory(Struct, frozen=True):
-    """What earlier runs tell of a load.
+    """Figures of earlier runs of a load.
 
     Attributes:
         groups: Groups that were made alike, and of each run its figures by id.
@@ -132,7 +132,7 @@ def _within(figure: Figure, run: ComparedRun) -> float:
 
 
 def _history(figure: Figure, earlier: RunHistory) -> RunSpread:
-    """How runs differed that were made alike before."""
+    """Return the spread of earlier runs that were made alike."""
     groups = [[run[figure.id] for run in group if figure.id in run] for group in earlier.groups]
     spread = spread_of(
         [on_scale([value for value in group if value > 0 or figure.points], figure.points) for group in groups]
@@ -259,7 +259,7 @@ def why_no_verdict(
     windows: bool = False,
     changed: Collection[str] = (),
 ) -> str:
-    """Why these sides allow no verdict, as a sentence; "" when they do.
+    """Return the reason why these sides allow no verdict, as a sentence; "" when they do.
 
     Args:
         one_run: Both are parts of the same run.
@@ -294,12 +294,12 @@ def unfit(a: Runs, b: Runs) -> str:
 
 
 def too_short(runs: Runs) -> bool:
-    """Whether one of them is too short to be compared."""
+    """Return whether a run is too short to be compared."""
     return any(run.seconds - run.warm_up_s < SHORTEST_S for run in runs)
 
 
 def in_turn(a: Runs, b: Runs) -> bool:
-    """Whether runs of both sides followed each other so that a drift weighs on both alike: A B B A, A B A B."""
+    """Return whether runs of both sides alternated, so that a drift weighs on both alike: A B B A, A B A B."""
     if min(len(a), len(b)) < 2:
         return False
     order = sorted([(run.began_ms, 0) for run in a] + [(run.began_ms, 1) for run in b])
@@ -308,7 +308,7 @@ def in_turn(a: Runs, b: Runs) -> bool:
 
 
 def _unlike(a: Runs, b: Runs, changed: Collection[str]) -> str:
-    """What else differs between two parts of one run."""
+    """Return another difference between two parts of one run, as a sentence; "" without one."""
     if checkpoints_alike(a, b) is False:
         return "checkpoints took different shares of A and B"
     values = [
@@ -321,7 +321,7 @@ def _unlike(a: Runs, b: Runs, changed: Collection[str]) -> str:
 
 
 def checkpoints_alike(a: Runs, b: Runs) -> bool | None:
-    """Whether both sides have as many checkpoints for their length; None where that is not known."""
+    """Return whether both sides have as many checkpoints for their length; None where that is not known."""
     checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
     if any(None in side for side in checkpoints):
         return None

@@ -76,12 +76,12 @@ class LoadFingerprint(Struct, frozen=True, order=True):
 
 
 def load_fingerprint(side: Material, run: ComparedRun) -> LoadFingerprint | None:
-    """Of one run of a side; None where the machine, the server or the load is not known."""
+    """Return the fingerprint of one run of a side; None where the machine, the server or the load is not known."""
     return fingerprint_of(side.facts, run.key, run.scripts)
 
 
 def fingerprint_of(surroundings: Iterable[Fact], key: LoadKey, scripts: Sequence[str]) -> LoadFingerprint | None:
-    """The same of a load that runs.
+    """Return the fingerprint of a load that runs; None as in `load_fingerprint`.
 
     Args:
         surroundings: Facts of its surroundings.
@@ -144,7 +144,7 @@ class NoiseGroup(Struct, frozen=True):
 
 
 class NoiseFloor(Struct, frozen=True):
-    """What one continuous load without any change showed (`experiment noise`).
+    """The noise of one continuous load without any change (`experiment noise`).
 
     Attributes:
         at_ms: When it was measured, milliseconds since the epoch.
@@ -185,11 +185,11 @@ class KnownNoise(Struct, frozen=True):
 
     @property
     def at_ms(self) -> int:
-        """When something was last measured."""
+        """Return the time of the last measurement, milliseconds since the epoch."""
         return max((*(group.at_ms for group in self.groups), 0 if self.floor is None else self.floor.at_ms))
 
     def spread(self, figure: str, without: Collection[int] = ()) -> RunSpread:
-        """How runs differ: of the newest groups, no more than 16 degrees of freedom.
+        """Return the spread of runs over the newest groups, up to 16 degrees of freedom.
 
         Args:
             figure: One of `FIGURES`.
@@ -224,12 +224,12 @@ class NotReadable(Exception):
 
 
 def noise_file() -> Path:
-    """Where it is."""
+    """Return the path of the noise store."""
     return paths.state_dir() / "noise.json"
 
 
 def known_noise(load: LoadFingerprint | None) -> KnownNoise | None:
-    """What is kept of a machine and load; None where nothing is, and where the store cannot be read."""
+    """Return the kept noise of a machine and load; None without any, and where the store cannot be read."""
     try:
         return None if load is None else _all().get(load)
     except NotReadable:
@@ -237,13 +237,13 @@ def known_noise(load: LoadFingerprint | None) -> KnownNoise | None:
 
 
 def history(load: LoadFingerprint | None, figure: str = "tps", without: Collection[int] = ()) -> RunSpread:
-    """How runs of this machine and load differ among each other, for `runs.run_noise`; see `KnownNoise.spread`."""
+    """Return the spread of runs of this machine and load, for `effect.run_noise`; see `KnownNoise.spread`."""
     noise = known_noise(load)
     return RunSpread() if noise is None else noise.spread(figure, without)
 
 
 def known_spreads(sides: Sequence[Material]) -> dict[str, dict[str, RunSpread]]:
-    """How runs of the first side's loads differ, by title and figure; runs that are compared do not count twice."""
+    """Return the spread of the first side's loads, by title and figure; runs that are compared do not count twice."""
     began = {run.began_ms for side in sides for run in side.runs}
     by_load: dict[str, dict[str, RunSpread]] = {}
     for key, runs in sides[0].phases.items():
@@ -254,7 +254,7 @@ def known_spreads(sides: Sequence[Material]) -> dict[str, dict[str, RunSpread]]:
 
 
 def problem() -> str:
-    """Why the store is not used, one line; "" when it is, and when there is none."""
+    """Return why the noise store is not used, one line; "" when it is used, and when there is none."""
     try:
         _all()
     except NotReadable as found:
@@ -263,7 +263,7 @@ def problem() -> str:
 
 
 def group_of(figures: Sequence[Mapping[str, float]], began_ms: Sequence[int]) -> NoiseGroup | None:
-    """Of runs made alike; None with fewer than two.
+    """Return the group of runs that were made alike; None with fewer than two.
 
     Args:
         figures: Of each run, by id, above 0; a figure that one of them lacks is left out.
@@ -417,7 +417,7 @@ class MeasuredRun(Struct, frozen=True):
 
     @property
     def bound_by_generator(self) -> bool:
-        """Whether pgbench was the limit, not the server."""
+        """Return whether pgbench was the limit, not the server."""
         return any(doubt.id == _GENERATOR for doubt in self.run.doubts)
 
 
@@ -451,13 +451,13 @@ class CellOfRuns(Struct, frozen=True):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the mean, in transactions per second."""
+        """Return the interval of the mean, transactions per second."""
         if self.tps is None or self.half is None:
             return None
         return self.tps / (1.0 + self.half), self.tps * (1.0 + self.half)
 
     def narrow(self, share: float) -> bool:
-        """Whether the interval is no wider than this on either side."""
+        """Return whether the interval is no wider than this share on either side."""
         return self.half is not None and self.half <= share
 
     def more(self, share: float) -> int | None:
@@ -466,7 +466,7 @@ class CellOfRuns(Struct, frozen=True):
 
 
 def measured_run(record: Mapping[str, Any]) -> MeasuredRun:
-    """Of the record of a run as JSON has it.
+    """Return the run of a record.
 
     Raises:
         RecordingProblem: It has not the shape of one.
@@ -502,7 +502,7 @@ def within_run(run: ComparedRun) -> float:
 
 
 def long_run_variance(seconds: Sequence[float]) -> float:
-    """Of one second, relative to the mean, times the seconds that count as one; both halves together."""
+    """Return the variance of one second relative to the mean, times the seconds that count as one, over both halves."""
     mean = fmean(seconds)
     if mean <= 0.0:
         return 0.0
@@ -550,7 +550,7 @@ def _notes(runs: Sequence[MeasuredRun], counted: Sequence[MeasuredRun], short: S
 
 
 def unlike_words(runs: Sequence[MeasuredRun]) -> str:
-    """Why runs of a cell were not made alike, one line; "" when they were."""
+    """Return why runs of a cell were not made alike, one line; "" when they were."""
     for number, run in enumerate(runs[1:], start=2):
         if _started(runs[0].side) != _started(run.side):
             return f"no interval: the server was restarted before run {number}"
@@ -567,7 +567,7 @@ def _started(side: Material) -> str:
 
 
 def to_keep(runs: Sequence[MeasuredRun]) -> NoiseGroup | None:
-    """What runs of a cell add to the noise store; None where they are too few, too short, unlike, or pgbench's own."""
+    """Return the group to keep in the noise store; None where runs are few, short, unlike, or bound by pgbench."""
     counted = [run for run in runs if not run.left_out and not run.short and not run.bound_by_generator]
     if unlike_words(counted):
         return None

@@ -103,7 +103,7 @@ class _Change(Struct):
 
 
 class _Scope(Struct, frozen=True):
-    """Which seconds a change is judged by: as long as it is the same, so is what is told.
+    """The seconds by which a change is judged; with the same scope the result is the same.
 
     Attributes:
         first_s, last_s: Of the change.
@@ -125,22 +125,22 @@ class _Scope(Struct, frozen=True):
 
     @property
     def since_s(self) -> float:
-        """Where before begins."""
+        """Return the begin of the seconds before the change."""
         return max(self.begun_s, self.settled_s, self.first_s - NOTICED_S - MOST_S)
 
     @property
     def began_s(self) -> float:
-        """Where after begins."""
+        """Return the begin of the seconds after the change."""
         return self.last_s + SETTLING_S
 
     @property
     def until_s(self) -> float:
-        """Where the newest look ends."""
+        """Return the end of the newest look."""
         return self.began_s + (self.ages_s[-1] if self.ages_s else 0)
 
     @property
     def hasty(self) -> bool:
-        """Whether looks before `WARM_UP_S` make no claim: the load was young."""
+        """Return whether looks before `WARM_UP_S` make no claim, because the load was young."""
         return self.loaded_s is not None and self.first_s - self.loaded_s < _SOON_S
 
 
@@ -196,7 +196,7 @@ def since_change(session: Session) -> SinceChange | None:
 
 
 def _since(session: Session, scope: _Scope) -> SinceChange | None:
-    """What the looks up to now say."""
+    """Judge the change by the seconds of all looks so far; None where nothing was measured before it."""
     metric: Charted = CLIENT_TPS
     before = _by_second(session, metric, scope.since_s, scope.first_s - NOTICED_S)
     if not before and not scope.ended:
@@ -244,7 +244,7 @@ def _sides(
 
 
 def _told(session: Session, scope: _Scope, sides: _Sides, so_far: SinceChange) -> SinceChange:
-    """What the looks so far say."""
+    """Return the result with the claim of the looks so far."""
     before_s = scope.first_s + sides.before[0][0], scope.first_s - NOTICED_S
     before = tuple(sides.before)
     looks: list[Look] = []
@@ -284,7 +284,7 @@ def _seconds(rows: Iterable[_Row]) -> list[Second]:
 
 
 def _unlike(session: Session, changed: Collection[str], *windows: tuple[float, float]) -> AlikeCondition | None:
-    """What else was not the same in two windows."""
+    """Return another condition that was not the same in two windows."""
 
     def weighed(metric: Charted, window: tuple[float, float]) -> list[tuple[float, float]]:
         return [(point.value, 1.0) for point in session.history.series(metric, *window) if point.value is not None]

@@ -68,7 +68,7 @@ class StatementRow(Struct, frozen=True):
 
     @property
     def below_noise(self) -> bool:
-        """Whether nothing is certain of it."""
+        """Return whether nothing certain can be said of the statement."""
         return self.verdict not in _TOLD
 
 
@@ -95,7 +95,7 @@ class StatementComparison(Struct, frozen=True):
 
 
 class SideSums(Struct, frozen=True):
-    """What a side counted.
+    """The counters of one side.
 
     Attributes:
         whole: Of each statement.

@@ -77,7 +77,7 @@ def changed(row: Differing) -> str:
 
 
 def between(row: Differing) -> str:
-    """Its 95 % interval."""
+    """Return the 95 % interval of the change."""
     if row.change is None or row.change[1] is None or row.change[2] is None:
         return units.UNKNOWN
     return f"{_told(row, row.change[1])} … {_told(row, row.change[2])}{_sign(row)}"
@@ -144,7 +144,7 @@ def _table(head: str, differing: Sequence[Differing]) -> Table:
 
 
 def differences_json(comparison: WindowComparison) -> dict[str, Any]:
-    """What a comparison of windows has beyond one of whole recordings."""
+    """Return the JSON that a comparison of windows has beyond one of whole recordings."""
     return {
         "differences": [_row(row) for row in comparison.rows],
         "alike": comparison.alike,
@@ -209,7 +209,7 @@ _DIFFERING: Final = CERTAIN | {Verdict.DIFFER}
 
 
 class ToldChange(StrEnum):
-    """How a change reads."""
+    """The form in which a change is written."""
 
     SHARE = "share"
     """Of A: +4.1 %."""
@@ -249,7 +249,7 @@ class Differing(Struct, frozen=True):
 
     @property
     def certain(self) -> bool:
-        """Whether it differs for certain, in these windows."""
+        """Return whether the number differs for certain in these windows."""
         return self.verdict in _DIFFERING
 
 
@@ -344,12 +344,12 @@ def _alike(a: Side, b: Side, name: str) -> bool:
 
 
 def _nothing(row: Differing) -> bool:
-    """Whether neither the change nor its uncertainty is more than an error of arithmetic."""
+    """Return whether the change and its interval are no more than errors of arithmetic."""
     return row.change is not None and all(part is None or abs(part) < _ROUNDING for part in row.change)
 
 
 def _place(row: Differing) -> tuple[bool, float, str]:
-    """What is certain by the size of its effect, then the rest by how far apart the seconds are."""
+    """Return the sort key: certain numbers by effect size, then the rest by the distance of their seconds."""
     return not row.certain, -abs(row.size or 0.0) if row.certain else -row.apart, row.name
 
 
@@ -432,7 +432,7 @@ def _block_means(sums: Sequence[Sums], length: int) -> list[float]:
 def _effect(
     number: Number, overall: tuple[float, float], means: tuple[list[float], list[float]], length: int
 ) -> tuple[ToldChange, Effect | None, float]:
-    """How it is told, the effect, and what the effect is multiplied with to be told so."""
+    """Return the form of the change, the effect, and the factor that brings the effect into that form."""
     if number.metric.unit == "%":
         return ToldChange.POINTS, _difference(overall, means, 100.0), 1.0
     if min(overall) > 0 and all(min(side, default=0.0) >= 0 for side in means):

@@ -39,7 +39,7 @@ _THOUSANDS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 class BusPlan(Struct, frozen=True):
-    """What is to be made.
+    """The size and the options of the data set.
 
     Attributes:
         unlogged: Without WAL: quicker, and not representative.

@@ -31,7 +31,7 @@ _MOST_JOBS: Final = 64
 
 @decodes
 async def _locked(sql_session: SqlSession) -> bool:
-    """Whether the lock of this making is ours; a session that has just ended gives it back within moments."""
+    """Try to take the lock of this data set; a session that has just ended gives it back within moments."""
     for attempt in range(_ATTEMPTS):
         if attempt:
             await asyncio.sleep(_AGAIN_S)

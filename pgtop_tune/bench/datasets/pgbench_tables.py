@@ -28,7 +28,7 @@ from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 
 
 class StepPace(Struct, frozen=True):
-    """Of the step under way.
+    """The speed of the step under way.
 
     Attributes:
         per_s: Rows or blocks since the step began, those there already left out; None before there is a second of it.
@@ -90,7 +90,7 @@ _BLOCKS: Final = {
 
 
 class InitialiseProgress(Struct, frozen=True):
-    """Where it stands.
+    """The progress of a step.
 
     Attributes:
         step: In pgbench's words, or ours: "generating data (client-side)", "vacuuming", …
@@ -180,7 +180,7 @@ SELECT coalesce(nullif(pg_tablespace_location(coalesce(
 
 
 class Room(Struct, frozen=True):
-    """What is wanted and what there is.
+    """The disk space that a data set needs, and the space that is free.
 
     Attributes:
         needed_bytes: Data, with what WAL may take until a checkpoint frees it.
@@ -192,7 +192,7 @@ class Room(Struct, frozen=True):
     reason: str = ""
 
     def check(self) -> str:
-        """What to tell before the start; "" when there is nothing to say.
+        """Return a note for the operator before the start; "" when there is nothing to say.
 
         Raises:
             LoadProblem: It will not fit.
@@ -281,12 +281,12 @@ class PgbenchShape(Struct, frozen=True):
 
     @property
     def destroys(self) -> bool:
-        """Whether tables that are there would be dropped or emptied."""
+        """Return whether existing tables would be dropped or emptied."""
         return bool(_DESTROYING & set(self.steps))
 
     @property
     def generates(self) -> bool:
-        """Whether rows are made."""
+        """Return whether rows are made."""
         return bool({"g", "G"} & set(self.steps))
 
     def words(self) -> list[str]:
@@ -372,7 +372,7 @@ _DONE_STEP: Final = re.compile(r"([a-z -]+) (\d{1,18}\.\d+) s")
 
 
 class Initialised(Struct, frozen=True):
-    """How long it took.
+    """The duration of an initialisation.
 
     Attributes:
         steps_s: (name, seconds) in the order done: "drop tables", "client-side generate", "primary keys", …
@@ -383,7 +383,7 @@ class Initialised(Struct, frozen=True):
 
 
 def parse_step(line: str, step: str) -> InitialiseProgress | None:
-    """What a line of stderr says of the progress; None when nothing.
+    """Read progress from a line of stderr; None where the line has none.
 
     Args:
         step: The step under way, for lines that only count rows.

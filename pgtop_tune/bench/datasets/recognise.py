@@ -102,7 +102,7 @@ class PgbenchFacts(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is lost with them."""
+        """Return whether the tables hold no rows."""
         return self.rows == 0 and self.scale == 0
 
     def variables(self) -> dict[str, str]:
@@ -143,12 +143,12 @@ class BusFacts(Struct, frozen=True):
 
     @property
     def foreign_keys(self) -> bool:
-        """Whether they were made."""
+        """Return whether the foreign keys were made."""
         return "foreign keys" in self.done
 
     @property
     def incomplete(self) -> str:
-        """What is missing; "" when it can be used."""
+        """Return a description of the missing part; "" when the data set can be used."""
         if self.emptied:
             return "the tickets are gone (truncated, or unlogged and the server crashed)"
         missing = [step for step in _BUS_STEPS if step not in self.done]
@@ -158,16 +158,16 @@ class BusFacts(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is lost with it."""
+        """Return whether the data set holds no tickets."""
         return self.loaded == 0 or self.emptied
 
     def is_of(self, plan: BusPlan) -> bool:
-        """Whether it was, or is being, made from this plan."""
+        """Return whether the data set was, or is being, made from this plan."""
         planned = (VERSION, plan.seed, plan.tickets, plan.unlogged)
         return (self.version, self.seed, self.tickets, self.unlogged) == planned and not self.emptied
 
     def fulfils(self, plan: BusPlan) -> bool:
-        """Whether there is nothing left to do."""
+        """Return whether the data set is complete for this plan."""
         return self.is_of(plan) and not self.incomplete and (self.foreign_keys or not plan.foreign_keys)
 
     def variables(self) -> dict[str, str]:
@@ -303,7 +303,7 @@ async def recognise_bus(sql_session: SqlSession) -> BusFacts | None:
 
 
 async def found_variables(sql_session: SqlSession, dataset: str) -> dict[str, str]:
-    """What the data set a profile needs says of itself, for the variables of its scripts.
+    """Return the numbers of the data set that a profile needs, as variables of its scripts.
 
     Args:
         dataset: One of profiles.DATASETS, or "" for none.

@@ -120,7 +120,7 @@ class Curve:
 
     @property
     def length_s(self) -> float:
-        """Where it ends; 0 for an empty one."""
+        """Return the time of the last value; 0 for an empty curve."""
         return self._at_s[-1] if self._at_s else 0.0
 
     def __len__(self) -> int:
@@ -147,7 +147,7 @@ class OverlayRun(Struct, frozen=True):
     began_ms: int = 0
 
     def likeness(self, run: BenchRun) -> int:
-        """How much its load is that one: 2 is the same, 1 as many clients, 0 another."""
+        """Return how similar its load is: 2 the same, 1 as many clients, 0 another."""
         if self.clients != run.clients:
             return 0
         return 2 if (self.profile, self.rate_per_s) == (run.profile, run.rate_per_s) else 1
@@ -220,7 +220,7 @@ class Overlay:
         self._starts[run.started_ms] = started_s(run, frame), run
 
     def now(self, frame: Frame | None) -> Placed | None:
-        """What stands under the load in that frame; without one, under the session."""
+        """Return the run that stands under the load in that frame; without a load, under the session."""
         run = run_of(frame)
         baseline_run = None if frame is None else self.baseline.of(run)
         if frame is None or baseline_run is None:
@@ -255,7 +255,7 @@ class Overlay:
 
 
 def started_s(run: BenchRun, frame: Frame) -> float:
-    """When a run began, on the session's clock of a frame."""
+    """Return when a run began, on the session's clock of a frame."""
     return (run.started_ms - frame.taken_at_ms) / 1000.0 + frame.elapsed_s
 
 
@@ -286,7 +286,7 @@ class OverlaySource(Protocol):
         ...
 
     def entry(self, path: Path) -> OverlayEntry:
-        """What is known of a file without reading all of it; never raises a PgtopError."""
+        """Return a file's entry in the list without reading all of it; never raises a PgtopError."""
         ...
 
     def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
@@ -334,7 +334,7 @@ class OverlayWatch:
         self._told: tuple[Against | None, Against | None] = (None, None)
 
     def against(self, session: Session) -> tuple[Against | None, Against | None]:
-        """Of throughput and of p99; see `against_baseline`."""
+        """Return the differences of throughput and of p99; see `against_baseline`."""
         now_s = None if session.now is None else session.now.elapsed_s
         if now_s is None or self._told_s is None or not 0.0 <= now_s - self._told_s < ANEW_S:
             self._told_s, self._told = now_s, against_baseline(session, self.overlay)
@@ -390,7 +390,7 @@ Between = Callable[[float, float], Sequence[tuple[float, float]]]
 
 
 class _Kept(Curve):
-    """What a session keeps, on its own clock; nothing is copied."""
+    """A curve of the session's own history, on its clock; nothing is copied."""
 
     def __init__(self, between: Between) -> None:
         super().__init__()
@@ -473,7 +473,7 @@ class ClockOverlay(Overlay):
 
 
 def _start_s(run: OverlayRun, frame: Frame) -> float:
-    """Its start on the session's clock, as many whole days later as bring its middle nearest to the frame."""
+    """Return the run's start on the session's clock, moved by the days that bring its middle nearest to the frame."""
     behind_ms = frame.taken_at_ms - run.began_ms
     days = max(round((behind_ms - 500.0 * run.tps.length_s) / DAY_MS), 0)
     return frame.elapsed_s - (behind_ms - days * DAY_MS) / 1000.0

@@ -59,7 +59,7 @@ def baseline_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
 
 
 def described(path: Path) -> OverlayEntry:
-    """What a list tells of a file, without reading all of a recording.
+    """Return a file's entry in the list, without reading all of a recording.
 
     Raises:
         RecordingProblem: It is neither a recording nor a record, or cannot be read.
@@ -82,7 +82,7 @@ class _Reading:
 
     @property
     def baseline(self) -> OverlayCurves:
-        """What there is."""
+        """Return the curves so far."""
         alone = (self._alone,) if self._first is not None else ()
         return OverlayCurves(self._name, tuple(self._runs.values()) or alone)
 

@@ -147,7 +147,7 @@ def curve_groups(sides: Sequence[Material]) -> dict[str, list[tuple[Material, Lo
 
 
 def line_name(side: Material, key: LoadKey, sides: int) -> str:
-    """What tells one curve from another."""
+    """Return the name that tells one curve from another."""
     return " ".join(filter(None, (side.name if sides > 1 else "", key.endpoint, key.configuration))) or "tps"
 
 

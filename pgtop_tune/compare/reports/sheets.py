@@ -39,7 +39,7 @@ _SUFFIXES: Final[Mapping[str, str]] = {"1/s": "", "ms": ", ms", "bytes": ", B", 
 
 
 def figure_title(figure: Figure) -> str:
-    """With its unit."""
+    """Return the title of a figure with its unit."""
     return figure.title + _SUFFIXES[figure.unit]
 
 
@@ -56,7 +56,7 @@ def effect_text(row: FigureRow) -> str:
 
 
 def interval_text(row: FigureRow) -> str:
-    """Its interval."""
+    """Return the interval of a change: "+1.2 … +6.6 %"."""
     if row.change is None or row.change[1] is None or row.change[2] is None:
         return UNKNOWN
     return f"{signed(100 * row.change[1])} … {signed(100 * row.change[2])} {_sign_of(row)}"
@@ -73,7 +73,7 @@ def _sign_of(row: FigureRow) -> str:
 
 
 def signed(number: float) -> str:
-    """With its sign, one digit behind the point as far as it says something."""
+    """Return a number with its sign, and one decimal below 100."""
     return f"{number:+.0f}" if abs(number) >= 99.95 else f"{number:+.1f}"
 
 
@@ -112,7 +112,7 @@ def run_lengths(runs: tuple[ComparedRun, ...]) -> str:
 
 
 def event_cells(event: Event, began_ms: int) -> tuple[str, str, str]:
-    """When since the begin, what kind, what."""
+    """Return an event as cells: time since the begin, kind, text."""
     return units.clock((event.at_ms - began_ms) / 1000.0), str(event.kind), event.text
 
 
@@ -167,7 +167,7 @@ def _mean(cell: CellOfRuns) -> str:
 
 
 def cell_notes(cells: Sequence[CellOfRuns]) -> tuple[str, ...]:
-    """What a reader of the table must know, each line with its cell unless it is true of all."""
+    """Return notes on the table, each with its cells unless it is true of all."""
     titles_by_note: dict[str, list[str]] = {}
     for cell in cells:
         for note in (*cell.notes, *_behind(cell)):
@@ -179,7 +179,7 @@ def cell_notes(cells: Sequence[CellOfRuns]) -> tuple[str, ...]:
 
 
 def _behind(cell: CellOfRuns) -> list[str]:
-    """What the interval rests on, besides the runs of the table."""
+    """Return a note on the interval where it rests on more than the runs of the table."""
     if cell.half is None:
         return []
     if cell.assumed:
@@ -228,7 +228,7 @@ def _cells(
 
 
 def statement_notes(comparison: StatementComparison, rule: str = OF_SIDES) -> Iterator[str]:
-    """What the figure over the same mix stands on, and what is not shown.
+    """Return notes on the statements behind the figure over the same mix, and on those that are not shown.
 
     Args:
         rule: By which statements are in the mix.
@@ -325,7 +325,7 @@ def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
 
 
 def fingerprint_sheet(comparison: Comparison) -> Sheet:
-    """Who is compared, what differs, and whether that allows a comparison."""
+    """Return both sides, their differences, and whether these allow a comparison."""
     prints = comparison.fingerprints
     telling = [difference for difference in prints.differences if difference.kind is not FactKind.IDENTITY]
     lines = [f"A  {one_line(side_line(comparison.a))}", f"B  {one_line(side_line(comparison.b))}"]
@@ -398,14 +398,14 @@ def figure_sheet(phase: Phase) -> Sheet:
 
 
 def settling_sheet(phase: Phase) -> Sheet:
-    """What to type for a verdict."""
+    """Return the commands that lead to a verdict."""
     first, *commands = phase.to_settle
     heading = f"commands for a verdict: {one_line(phase.key.title, 80)}"
     return Sheet(heading, (first, *(f"  {command}" for command in commands)))
 
 
 def _blocks(phase: Phase) -> Iterator[str]:
-    """How much the first figure's interval stands on."""
+    """Return notes on the blocks behind the first figure's interval."""
     row = next((row for row in phase.rows if row.effect is not None), None)
     if row is None or row.effect is None:
         return

@@ -36,7 +36,7 @@ FAILED: Final = "failed"
 
 
 class Better(StrEnum):
-    """Which way is an improvement."""
+    """The direction in which a figure improves."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -145,7 +145,7 @@ def frame_sums(interval: Interval, seconds: float, *, loaded: bool) -> Found:
 
 
 def line_sums(line: BenchProgress, seconds: float) -> tuple[tuple[str, float, float], ...]:
-    """The same of a progress line of pgbench that is about so many seconds."""
+    """Return the sums of a progress line of pgbench, as `frame_sums` does."""
     done = line.tps * seconds
     return (
         (TPS, done, seconds),
@@ -176,7 +176,7 @@ def _per_transaction(interval: Interval, seconds: float, loaded: bool) -> Found:
 
 
 def _client_tps(interval: Interval, seconds: float) -> float | None:
-    """Of the newest line; of a minute the mean of all the lines that came in it."""
+    """Return the tps of the newest line; over a minute the mean of its lines."""
     return CLIENT_TPS(interval) if seconds < _A_LINE_S else CLIENT_TPS.mean(interval, seconds / 2)
 
 

@@ -70,7 +70,7 @@ _NOBODYS: Final = frozenset({"in_hot_standby", "shared_memory_size", "shared_mem
 
 
 class FactsSeen:
-    """What frames said of the surroundings; of each thing what was said last."""
+    """The surroundings of a run as frames tell them; the newest reading of each counts."""
 
     def __init__(self) -> None:
         self._machine: HostFacts | None = None
@@ -144,7 +144,7 @@ class FactsSeen:
         return in_order(rows)
 
     def _own_cost(self) -> Iterator[Fact]:
-        """What watching cost; the first and the last look are kept."""
+        """Return the cost of watching between the first and the last footprint."""
         if len(self._footprints) == 2 and self._footprints[1].at_s > self._footprints[0].at_s:
             first, last = self._footprints
             share = 100.0 * (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
@@ -220,7 +220,7 @@ def parameter_fact(name: str, value: str, source: str = "", shipped: bool = Fals
 
 
 def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
-    """How the machine is set up."""
+    """Return the set-up of the machine: CPU, mounts, disks, kernel settings."""
     yield condition_fact(MACHINE, "CPU model", setup.cpu_model or units.UNKNOWN)
     yield condition_fact(MACHINE, "sockets", str(setup.sockets or units.UNKNOWN))
     yield condition_fact(MACHINE, "virtualisation", setup.virtualisation or "none known")
@@ -279,14 +279,14 @@ def _scale(estimated: float, branches: float) -> float:
 
 
 def _warmth(runs: Runs) -> Iterator[Fact]:
-    """How warm the cache was when the first run began."""
+    """Return the buffer hits when the first run began: how warm the cache was."""
     hits = runs[0].first_hits if runs else None
     if hits is not None:
         yield identity_fact(DATA, "buffer hits at the start", f"{hits[1]:.1f} % in {hits[0]} s")
 
 
 def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
-    """What all runs of a side have in common."""
+    """Return scripts, seeds, pgbench's versions, machines and threads of all runs of a side."""
     runs = tuple(runs)
     for name, digest in sorted({pair for run in runs for pair in zip(run.scripts, run.script_hashes, strict=False)}):
         yield condition_fact(LOAD, f"script {name}", digest[:16])
@@ -328,7 +328,6 @@ class MayVary(Struct, frozen=True):
     shipped_only: bool = False
 
     def covers(self, group: str, name: str, kind: FactKind, shipped: bool) -> bool:
-        """Whether a fact is one of these."""
         return (
             group == self.group
             and kind in self.kinds
@@ -374,7 +373,7 @@ CONTRACTS: Final = {
 
 
 def may_vary(contract: Contract, group: str, name: str, kind: FactKind, shipped: bool) -> bool:
-    """Whether a fact may differ; names and times always may.
+    """Return whether a fact may differ; names and times always may.
 
     Args:
         shipped: Nobody set it on either side.
@@ -428,7 +427,7 @@ class FactDifference(Struct, frozen=True):
 
     @property
     def forbids(self) -> bool:
-        """Whether results cannot be compared because of it."""
+        """Return whether this difference forbids a comparison."""
         return self.breaks or (self.kind is FactKind.CONDITION and not self.under_test)
 
 
@@ -453,12 +452,12 @@ class Fingerprints(Struct, frozen=True):
 
     @property
     def under_test(self) -> tuple[FactDifference, ...]:
-        """What the comparison is about."""
+        """Return the differences that are the subject of the comparison."""
         return tuple(difference for difference in self.differences if difference.under_test)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why results are not comparable; empty when they are."""
+        """Return why results are not comparable; empty when they are."""
         return tuple(self._reason(difference) for difference in self.differences if difference.forbids)
 
     def _reason(self, difference: FactDifference) -> str:

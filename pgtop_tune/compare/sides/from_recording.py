@@ -93,12 +93,12 @@ def read_recording(path: Path, name: str = "") -> Material:
 
 
 def material_of(frames: Iterable[Frame], name: str) -> Material | None:
-    """The same of frames; None where there are none."""
+    """Read one side from frames; None without frames."""
     return material_of_looks(map(MinuteLook, frames), name)
 
 
 def material_of_looks(minute_looks: Iterable[MinuteLook], name: str) -> Material | None:
-    """The same of frames some of which stand for a minute; None where there are none."""
+    """Read one side from frames, some of which stand for a minute; None without frames."""
     reading = _Reading()
     for look in minute_looks:
         reading.take(look)
@@ -271,7 +271,6 @@ class _RunReading:
             self._budgets += [] if budget is None else [budget]
 
     def finished(self) -> ComparedRun:
-        """What came of it."""
         gathered, last = self._gathered, self._last
         steps = [part / divisor for part, divisor in gathered.sums(TPS)]
         steady = steady_state(steps) if len(steps) >= FEWEST_S else None
@@ -316,7 +315,7 @@ class _RunReading:
 def budget_of(
     interval: Interval, at_s: float, folded_s: float | None, *, loaded: bool, window_s: float = BUDGET_S
 ) -> Budget | None:
-    """Where the time of the transactions went that ended lately; None where that cannot be said.
+    """Return where the time of recently ended transactions went; None where that is not known.
 
     Args:
         interval: Where to look.
@@ -343,7 +342,7 @@ def budget_of(
 
 
 def key_of(run: BenchRun) -> LoadKey:
-    """What a run has to have in common with another."""
+    """Return the key by which a run is paired with another."""
     name = run.profile or " ".join(run.scripts) or "scripts"
     return LoadKey(
         name=name,
@@ -355,7 +354,7 @@ def key_of(run: BenchRun) -> LoadKey:
 
 
 def spec_of(run: BenchRun) -> LoadSpec | None:
-    """What it takes to run it again; None for scripts, which are not kept."""
+    """Return the load to run again; None for scripts, which are not kept."""
     if not run.profile:
         return None
     return LoadSpec(

@@ -155,7 +155,7 @@ class RunRecord(Struct, frozen=True):
 
 
 class _MadeRecord(Struct, frozen=True):
-    """What `bench init --format json` wrote."""
+    """The record that `bench init --format json` writes."""
 
     title: str = ""
     dataset: str = ""
@@ -174,7 +174,7 @@ def _converted(record: object, kind: type[T], name: str) -> T:
 
 
 def is_record(begin: bytes) -> bool:
-    """Whether a file that begins so is a record of runs."""
+    """Return whether a file with these first bytes is a record of runs."""
     return any(b'"pgtop-tune-%s/' % kind in begin for kind in (b"run", b"series", b"init"))
 
 
@@ -318,7 +318,7 @@ def _run(record: RunRecord) -> ComparedRun:
 
 
 def _take_latencies(gathered: Gathered, record: RunRecord) -> bool:
-    """Of each second its histogram; of an older record, which has none, its percentiles by how many were logged.
+    """Add each second's histogram; of an older record, which has none, its percentiles weighted by logged transactions.
 
     Returns:
         Whether there are histograms.
@@ -382,7 +382,7 @@ def _state(record: RunRecord) -> str:
 
 
 def _message(record: RunRecord) -> str:
-    """Why it failed, the first line with the clients that had a connection before."""
+    """Return why the run failed; the first line tells how many clients had a connection before."""
     first, line_end, more_lines = record.message.partition("\n")
     connected = connected_clients(record.command, record.stderr)
     before = f" (after {connected} clients)" if first and connected is not None else ""
@@ -390,7 +390,7 @@ def _message(record: RunRecord) -> str:
 
 
 def connected_clients(command: str, stderr: str) -> int | None:
-    """How many clients of pgbench had a connection when the next one was refused; None where none was, or who knows.
+    """Return how many clients had a connection when the next one was refused; None where none was, or unknown.
 
     pgbench counts its clients from 0 and connects them in this order, but each of several threads its own share at the
     same time: then the number of the one that was refused says nothing.
@@ -443,7 +443,7 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
 
 
 def _setup(host: _HostRecord) -> Iterator[Fact]:
-    """How the machine was set up; nothing in records of older versions."""
+    """Return the set-up of the machine; records of older versions have none."""
     for part, codec, facts in ((host.setup, _SETUP, setup_facts), (host.cgroup, _CGROUP, cgroup_facts)):
         try:
             if part is not None:

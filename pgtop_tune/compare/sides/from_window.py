@@ -120,7 +120,7 @@ _MOST_EVENTS: Final = 2_000
 
 
 class Side(Struct, frozen=True):
-    """What was read of a window.
+    """A window as it was read.
 
     Attributes:
         material: With one run: the window, whatever ran in it.
@@ -138,7 +138,6 @@ class Side(Struct, frozen=True):
 
     @property
     def run(self) -> ComparedRun:
-        """Its only run."""
         return self.material.runs[0]
 
 
@@ -270,7 +269,6 @@ class _Reading:
                 self._gathered.add_latencies(at_s, second)
 
     def finished(self, name: str) -> Side | None:
-        """What came of it."""
         first, last = self._first, self._last
         if first is None or last is None or last is first:
             return None

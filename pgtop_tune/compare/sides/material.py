@@ -171,7 +171,7 @@ Look = Mapping[str, Counted]
 
 
 class StatementName(Struct, frozen=True):
-    """Where a statement comes from. All but the number is foreign.
+    """The origin of a statement. All but the number is foreign.
 
     Attributes:
         usename, datname: None when the role or the database is gone.
@@ -290,7 +290,7 @@ class StatementsSeen:
         return {id: counted for id, counted in summed(self.looks).items() if OWN_MARK not in self.text(id)}
 
     def text(self, id: str) -> str:
-        """Of a statement of these looks; "" where it is not known."""
+        """Return the text of a statement; "" where it is not known."""
         name = self.names.get(id)
         return "" if name is None else self.texts.get(name.queryid, "")
 
@@ -312,7 +312,7 @@ def summed(looks: Iterable[Look]) -> dict[str, Counted]:
 
 
 def mean_ms(counted: Counted) -> float:
-    """Of a call."""
+    """Return the mean of a call, milliseconds."""
     return counted[1] / counted[0]
 
 
@@ -322,7 +322,7 @@ BUDGET_S: Final = 10.0
 
 
 class FactKind(StrEnum):
-    """What a fact of a fingerprint means for a comparison."""
+    """The meaning of a fact for a comparison."""
 
     IDENTITY = "identity"
     """Tells one from the other and changes nothing: names, moments."""
@@ -366,7 +366,7 @@ def condition_fact(group: str, name: str, value: str) -> Fact:
 
 
 class LoadKey(Struct, frozen=True):
-    """What two phases must have in common to be compared.
+    """The properties that two loads must share to be compared.
 
     Attributes:
         name: Of the profile or the scripts; "" for a recording without load.
@@ -416,7 +416,7 @@ class Summary(Struct, frozen=True):
 
 
 class Budget(Struct, frozen=True):
-    """Where the time of transactions went in ten seconds, of a long recording in a minute.
+    """The time of transactions by wait over ten seconds, of a long recording over a minute.
 
     Attributes:
         at_s: When they ended, seconds since the run began.
@@ -434,7 +434,7 @@ class Budget(Struct, frozen=True):
 
 
 class Bound(Struct, frozen=True):
-    """What stood first among the findings.
+    """The finding that was first in a share of the looks.
 
     Attributes:
         rule: Of the finding.
@@ -511,7 +511,7 @@ Runs = Sequence[ComparedRun]
 
 
 class DatasetMade(Struct, frozen=True):
-    """What `bench init` told.
+    """A data set that `bench init` made.
 
     Attributes:
         title: What was made: "scale 5". Foreign text.

@@ -76,7 +76,7 @@ def _size(path: Path) -> int:
 
 
 def _opened(paths: Sequence[Path]) -> list[Material | PgtopError]:
-    """What comes of each; from the first that cannot be read on, why."""
+    """Read each file; the first that cannot be read stands for all that follow."""
     outcomes: list[Material | PgtopError] = []
     for path in paths:
         try:
@@ -112,7 +112,7 @@ def _received(receiver: Connection) -> list[Material | PgtopError]:
 
 
 def is_records(path: Path) -> bool:
-    """Whether it holds records of runs, and is no recording.
+    """Return whether a path holds records of runs, not a recording.
 
     Raises:
         RecordingProblem: It cannot be read.
@@ -162,7 +162,6 @@ class Named(Struct, frozen=True):
 
     @property
     def windowed(self) -> bool:
-        """Whether a part of it is meant."""
         return self.since is not None
 
 

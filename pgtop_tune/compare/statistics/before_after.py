@@ -89,7 +89,7 @@ class Unlike(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """It with both figures."""
+        """Return the difference as a sentence with both percentages."""
         a, b = (f"{value:.0f} %" for value in (self.a, self.b))
         return f"{self.condition.of.format(a)} in A and {b} in B"
 
@@ -167,11 +167,11 @@ class Difference(Struct, frozen=True):
 
     @property
     def chance(self) -> float:
-        """How often so large a difference comes by chance, two-sided."""
+        """Return how often so large a difference comes by chance, two-sided."""
         return 2.0 * t_probability(-abs(self.change) / self.error, self.degrees)
 
     def effect(self, confidence: float, seconds: tuple[int, int]) -> Effect:
-        """It as a ratio with an interval of this confidence."""
+        """Return the difference as a ratio with an interval of this confidence."""
         half = t_quantile((1.0 + confidence) / 2.0, self.degrees) * self.error
         return Effect(
             relative=math.expm1(self.change),
@@ -200,7 +200,7 @@ class Look(Struct, frozen=True):
 
 
 class Told(Struct, frozen=True):
-    """What the title may say after its newest look.
+    """The claim after the newest look.
 
     Attributes:
         verdict: Better or worse (higher is better), no difference beyond 2 %, or undecided.
@@ -279,7 +279,7 @@ def _solve(matrix: Sequence[Sequence[float]], right_side: Sequence[float]) -> li
 
 
 def mean_variance(values: Sequence[float]) -> float:
-    """Of the mean of one series, correlated as it is; 0 with too few values to tell.
+    """Return the variance of the mean of a correlated series; 0 with too few values to tell.
 
     Args:
         values: Evenly spaced.
@@ -334,7 +334,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def tell(looks: Iterable[Look]) -> Told | None:
-    """What may be said after some looks, in their order; None while there was none."""
+    """Return the claim after some looks, in their order; None while there was none."""
     claim: Told | None = None
     for number, (look, limit) in enumerate(zip(looks, SPENT, strict=False)):
         claim = _next(claim, look, number, limit)

@@ -129,7 +129,7 @@ _MOST_RUNS: Final = 200
 
 
 class RunNoise(Struct, frozen=True):
-    """How the figures of runs of one setting differ, as far as it is known.
+    """The noise from run to run with one setting, as far as it is known.
 
     Attributes:
         sd: Standard deviation of the logarithm of one run's figure.
@@ -299,7 +299,7 @@ _LARGEST: Final = 700.0
 
 
 class Verdict(StrEnum):
-    """What may be said."""
+    """A statement that the data allow."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -335,15 +335,15 @@ class Effect(Struct, frozen=True):
 
     @property
     def certain(self) -> bool:
-        """Whether 0 is outside of the wider interval that a verdict takes."""
+        """Return whether 0 is outside the wider interval that a verdict takes."""
         return self.chance is not None and self.chance < WRONG
 
     def within(self, share: float) -> bool:
-        """Whether the whole interval is closer to 0 than this."""
+        """Return whether the whole interval is closer to 0 than this."""
         return self.low is not None and self.high is not None and self.low >= -share and self.high <= share
 
     def without_interval(self) -> Effect:
-        """The same, of which nothing certain is said."""
+        """Return the effect without its interval."""
         return replace(self, low=None, high=None, smallest_seen=None, chance=None)
 
     def moved_to(self, relative: float) -> Effect:
@@ -361,7 +361,7 @@ class Effect(Struct, frozen=True):
 
 
 class RunSpread(Struct, frozen=True):
-    """How runs of one setting differ among each other.
+    """The spread of runs with one setting.
 
     Attributes:
         squares: Of the deviations from the mean of each group of runs: of logarithms, or of shares.
@@ -386,7 +386,7 @@ def spread_of(groups: Sequence[Sequence[float]]) -> RunSpread:
 
 
 def effect_of_whole(overall: tuple[float, float], a: Sequence[float], b: Sequence[float], length: int) -> Effect | None:
-    """How B differs from A, told from the whole windows; None where one of these figures is not above 0.
+    """Return the effect over the whole windows; None where one of these figures is not above 0.
 
     Args:
         overall: The figure over all of A, and of B.
@@ -402,7 +402,7 @@ def effect_of_whole(overall: tuple[float, float], a: Sequence[float], b: Sequenc
 
 
 def share_effect(a: Sequence[float], b: Sequence[float], total: float) -> Effect | None:
-    """How a part of something changed, as a share of the whole: 2 ms less of a wait in 10 ms of latency are −20 %.
+    """Return the change of a part as a share of the total: 2 ms less of a wait in 10 ms of latency are −20 %.
 
     A part may be 0 in one of them, so that differences are taken in place of ratios: (mean B − mean A) ± t · error.
 
@@ -450,7 +450,7 @@ def _effect(change: float, error: float, degrees: int, counts: tuple[int, int], 
 
 
 def certain_together(chances: Mapping[T, float]) -> frozenset[T]:
-    """Which of several figures differ for certain: all of them together are wrong in no more than 2 % (Holm)."""
+    """Return the figures that differ for certain; all together are wrong in no more than 2 % (Holm)."""
     certain: set[T] = set()
     for rank, (name, chance) in enumerate(sorted(chances.items(), key=lambda name_and_chance: name_and_chance[1])):
         if chance >= WRONG / (len(chances) - rank):
@@ -475,7 +475,7 @@ def verdict(effect: Effect, *, higher_is_better: bool, certain: bool | None = No
 
 
 def without_verdict(judged: Verdict) -> Verdict:
-    """What is left of a verdict where the runs allow none."""
+    """Weaken a verdict where the runs allow none."""
     return Verdict.DIFFER if judged in (Verdict.BETTER, Verdict.WORSE) else Verdict.UNDECIDED
 
 

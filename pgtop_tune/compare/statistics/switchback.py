@@ -74,7 +74,7 @@ def in_blocks(a: ByServer, b: ByServer) -> InBlocks | None:
 
 
 def server_effects(runs: Iterable[tuple[str, str, float]]) -> Mapping[str, float]:
-    """How far each server is above their mean, by the same model over all arms.
+    """Return how far each server is above their mean, by the same model over all arms.
 
     Args:
         runs: (arm, server, logarithm of a run's figure).
@@ -108,7 +108,7 @@ _BUILDS_UP: Final = 0.01
 
 
 class PairedVerdict(StrEnum):
-    """What pairs of blocks say of B against A; higher is better."""
+    """A verdict from pairs of blocks on B against A; higher is better."""
 
     MEASURING = "measuring"
     BETTER = "better"
@@ -139,12 +139,12 @@ class Paired(Struct, frozen=True):
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing more to be measured."""
+        """Return whether more pairs would change nothing."""
         return self.verdict in (PairedVerdict.BETTER, PairedVerdict.WORSE, PairedVerdict.EQUIVALENT)
 
     @property
     def out_of_reach(self) -> str:
-        """Why more pairs would hardly decide, in words; "" where they would, and where nobody knows."""
+        """Return why more pairs would hardly decide; "" where they would, and where that is unknown."""
         if self.over or self.low is None or self.more_pairs is not None or self.pairs >= MOST_PAIRS:
             return ""
         differ = f"{100.0 * math.expm1(self.pair_sd):.0f} %"
@@ -152,7 +152,7 @@ class Paired(Struct, frozen=True):
 
 
 class CrossCheck(Struct, frozen=True):
-    """The same pairs without the model.
+    """The effect in the same pairs without the model.
 
     Attributes:
         relative: Median of the means of all twos of pairs (Hodges and Lehmann, 1963).
@@ -174,7 +174,7 @@ def bound(pairs: int, alpha: float) -> float:
 
 
 def decide(ratios: Sequence[float], *, higher_is_better: bool = True) -> Paired:
-    """What the pairs so far say.
+    """Judge the pairs so far.
 
     Args:
         ratios: ln(B/A) of each pair.
@@ -216,7 +216,7 @@ def _more(mean: float, spread: float, count: int) -> int | None:
 
 
 def cross_check(ratios: Sequence[float], seed: int = 0) -> CrossCheck:
-    """The same pairs without the model; at least one."""
+    """Return the effect in the same pairs without the model; at least one pair."""
     walsh = [(a + b) / 2.0 for index, a in enumerate(ratios) for b in ratios[index:]]
     observed = abs(math.fsum(ratios)) * (1.0 - 1e-12)
     if len(ratios) <= _EXACT_UP_TO:
@@ -234,7 +234,7 @@ def _dot(signs: Sequence[float], ratios: Sequence[float]) -> float:
 
 
 def builds_up(halves: Sequence[float]) -> bool:
-    """Whether the effect still grows within B's blocks: it builds up slower than it was let settle.
+    """Return whether the effect still grows within B's blocks, so that it needs longer to settle.
 
     Args:
         halves: Of each block of B, ln(second half / first half), less the same of the block of A beside it.

@@ -91,7 +91,7 @@ _SINCE: Final[tuple[tuple[int, Callable[[LoadSpec], object], str], ...]] = (
 """The first major that has it, whether it is asked for, and what to call it."""
 
 
-def check(spec: LoadSpec) -> None:
+def check_spec(spec: LoadSpec) -> None:
     """Refuses what every pgbench would refuse, before it is started.
 
     Raises:
@@ -141,7 +141,7 @@ def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadE
     Raises:
         LoadProblem: A spec that pgbench would refuse.
     """
-    check(spec)
+    check_spec(spec)
     check_version(spec, pgbench)
     sampling_rate = profile.sampling_rate(spec.rate_per_s)
     scripts = scripts_of(spec, profile)

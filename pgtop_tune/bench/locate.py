@@ -73,7 +73,7 @@ def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgb
         path = explicit / "pgbench" if explicit.is_dir() else explicit
         if not path.is_file():
             raise LoadProblem(f"there is no pgbench at {explicit}", INSTALL_HINT)
-        return newest([probe(path)], over_tls=over_tls)
+        return newest_usable([probe(path)], over_tls=over_tls)
     candidates: list[Pgbench] = []
     refusals: list[str] = []
     for path in _candidates():
@@ -83,10 +83,10 @@ def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgb
             refusals.append(problem.message)
     if not candidates:
         raise LoadProblem(refusals[0] if refusals else "no pgbench was found on this machine", INSTALL_HINT)
-    return newest(candidates, over_tls=over_tls)
+    return newest_usable(candidates, over_tls=over_tls)
 
 
-def newest(
+def newest_usable(
     candidates: Sequence[Pgbench], *, over_tls: bool, without_tls: Callable[[Pgbench], bool] | None = None
 ) -> Pgbench:
     """The newest of them that will do; of equals the first.

@@ -8,7 +8,7 @@ A whole chunk is made one JSON array, which msgspec decodes without an object fo
 as slices: 0.15 to 0.3 µs per line in chunks that stay in the CPU's cache, half of what splitting costs.
 
 The first `READ_LINES` of a second are decoded. Of the lines after them one chunk in eight is decoded; in the others the
-lines are counted and only the slow ones decoded (`Tail`). The counted lines are spread like the quick ones of the
+lines are counted and only the slow ones decoded (`SlowTail`). The counted lines are spread like the quick ones of the
 decoded chunks among them. So number, maximum and the slowest are exact, and the rest is an estimate.
 """
 
@@ -256,7 +256,7 @@ class CountedLines(Struct, frozen=True):
     parts: list[SecondPart]
 
 
-class Tail(Struct, frozen=True):
+class SlowTail(Struct, frozen=True):
     """The threshold of slow transactions in one second.
 
     Attributes:
@@ -296,7 +296,7 @@ class Tail(Struct, frozen=True):
         return CountedLines(chunk.count(b"\n") - sum(part.word_counts.total() for part in parts), parts)
 
 
-def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> Tail | None:
+def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> SlowTail | None:
     """The threshold that lets a tenth of a script pass at most, but its slowest; None when none has enough for one.
 
     There is one for all scripts, that with the fewest lines beyond; of scripts that are quicker every line is wanted.
@@ -319,7 +319,7 @@ def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> Tail | Non
 
     from_us = min(sorted(set(lowest_us.values())), key=wanted)
     complete_scripts = tuple(n for n in range(scripts) if lowest_us.get(n, -1) < from_us)
-    return Tail(from_us=from_us, bucket=_above(from_us), complete_scripts=complete_scripts, by_script=scripts > 1)
+    return SlowTail(from_us=from_us, bucket=_above(from_us), complete_scripts=complete_scripts, by_script=scripts > 1)
 
 
 def _slow_from(counts: Mapping[int, int]) -> int:
@@ -449,7 +449,7 @@ class GrowingSecond(Struct):
 
     arrived_s: float
     layout: LogLayout
-    tail: Tail | None = None
+    tail: SlowTail | None = None
     _read: dict[int, _Latencies] = field(default_factory=dict)
     _sample: dict[int, _Latencies] = field(default_factory=dict)
     _quick_sums: Counter[int] = field(default_factory=Counter)
@@ -545,7 +545,7 @@ class GrowingSecond(Struct):
             self._of(number).join(latencies)
         return self._read
 
-    def _quick(self, tail: Tail) -> dict[int, tuple[Mapping[int, int], float]]:
+    def _quick(self, tail: SlowTail) -> dict[int, tuple[Mapping[int, int], float]]:
         """By script, how the quick ones of the sample spread, and their mean in µs.
 
         Where all of the sample was slow, or there is none yet, those read first stand for them.

@@ -243,7 +243,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,40}")
 _VARIABLE: Final = re.compile(r"[A-Za-z0-9_]{1,60}")
 
 
-class _Key(Struct, frozen=True):
+class _ProfileKey(Struct, frozen=True):
     """The values that a key may hold: a predicate and its description."""
 
     fits: Callable[[Any], bool]
@@ -259,8 +259,8 @@ def _whole(low: int, high: int) -> Callable[[Any], bool]:
     return lambda value: type(value) is int and low <= value <= high
 
 
-def _one_of(*choices: str) -> _Key:
-    return _Key(lambda value: isinstance(value, str) and value in choices, f"one of {', '.join(choices)}")
+def _one_of(*choices: str) -> _ProfileKey:
+    return _ProfileKey(lambda value: isinstance(value, str) and value in choices, f"one of {', '.join(choices)}")
 
 
 def _tables(value: Any) -> bool:
@@ -279,27 +279,27 @@ def _values(value: Any) -> bool:
 
 
 KEYS: Final = {
-    "title": _Key(_text(40), "text of up to 40 characters", required=True),
-    "description": _Key(_text(300), "text of up to 300 characters", required=True),
+    "title": _ProfileKey(_text(40), "text of up to 40 characters", required=True),
+    "description": _ProfileKey(_text(300), "text of up to 300 characters", required=True),
     "builtin": _one_of(*BUILTIN_SCRIPTS),
-    "script": _Key(_tables, "one to 128 [[script]] tables"),
+    "script": _ProfileKey(_tables, "one to 128 [[script]] tables"),
     "protocol": _one_of(*PROTOCOLS),
-    "clients_per_core": _Key(_whole(1, 1000), "a whole number from 1 to 1000"),
+    "clients_per_core": _ProfileKey(_whole(1, 1000), "a whole number from 1 to 1000"),
     "log_class": _one_of(*LOG_CLASSES),
     "dataset": _one_of(*DATASETS),
-    "from_dataset": _Key(
+    "from_dataset": _ProfileKey(
         lambda value: isinstance(value, list) and all(map(_named, value)), "a list of names of variables"
     ),
-    "variables": _Key(_values, "a table of variables, each a number or text"),
-    "allow_shell": _Key(lambda value: type(value) is bool, "true or false"),
+    "variables": _ProfileKey(_values, "a table of variables, each a number or text"),
+    "allow_shell": _ProfileKey(lambda value: type(value) is bool, "true or false"),
 }
 _SCRIPT_KEYS: Final = {
-    "file": _Key(_text(1000), "the name of a file", required=True),
-    "weight": _Key(_whole(0, 1_000_000), "a whole number from 0 to 1000000"),
+    "file": _ProfileKey(_text(1000), "the name of a file", required=True),
+    "weight": _ProfileKey(_whole(0, 1_000_000), "a whole number from 0 to 1000000"),
 }
 
 
-def _check(where: str, table: dict[str, Any], keys: dict[str, _Key]) -> None:
+def _check(where: str, table: dict[str, Any], keys: dict[str, _ProfileKey]) -> None:
     """Raises a LoadProblem for the first key that is unknown, missing or does not fit."""
     for name, value in table.items():
         if name not in keys:
@@ -378,7 +378,7 @@ def read_script(file: Path) -> ScriptText:
 
 
 def statements_in(text: str) -> int | None:
-    """Return the number of statements that a script sends in one transaction; None where it decides that itself (`\\if`)."""
+    """Return the number of statements in a transaction of a script; None where it decides that itself (`\\if`)."""
     count, depth, pending = 0, 0, False
     for token in _TOKEN.finditer(text):
         if token["blank"]:

@@ -152,7 +152,7 @@ _CELLS: Final = tuple(
 )
 
 
-class _Section(Struct):
+class _ReportSection(Struct):
     """Figures that were found so far, of the run (number 0) or of a script."""
 
     number: int = 0
@@ -189,12 +189,12 @@ def parse_report(stdout: str) -> BenchReport | None:
 
     What is printed as nan or inf (nothing was processed) is None.
     """
-    sections = [_Section()]
+    sections = [_ReportSection()]
     counts: int | None = None
     for line in stdout.splitlines():
         section, table = _SECTION.match(line), _TABLE.match(line)
         if section:
-            sections.append(_Section(int(section[1]), section[2]))
+            sections.append(_ReportSection(int(section[1]), section[2]))
             counts = None
         elif table:
             counts = sum(column is not None for column in table.groups())

@@ -21,7 +21,7 @@ from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.paths import content_of
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.bench.argv import LOG_NAME
-from pgtop_tune.bench.locate import Pgbench, newest, parse_version
+from pgtop_tune.bench.locate import Pgbench, newest_usable, parse_version
 from pgtop_tune.bench.messages import BoundedText, LineSplitter, lines_of
 from pgtop_tune.bench.places import ClockOffset, RunDirectory, RunOrder, SshAddress, passfile_text, ssh_words
 from pgtop_tune.bench.ports import far_environment
@@ -233,7 +233,7 @@ class SshPlace:
         lacking = {
             line.partition(" without-tls ")[2] for line in answer.splitlines() if line.startswith(f"{mark} without")
         }
-        return newest(candidates, over_tls=over_tls, without_tls=lambda pgbench: str(pgbench.path) in lacking)
+        return newest_usable(candidates, over_tls=over_tls, without_tls=lambda pgbench: str(pgbench.path) in lacking)
 
     def directory(self, local: Path) -> Path:
         """As in `LoadPlace`."""

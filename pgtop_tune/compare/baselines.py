@@ -147,7 +147,7 @@ _MOST_RUNS: Final = 100
 """Of a baseline, the newest."""
 
 
-class Kept(Struct, frozen=True):
+class KeptRun(Struct, frozen=True):
     """One run of a baseline.
 
     Attributes:
@@ -187,7 +187,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
+def save(name: str, source: Path, note: str = "") -> tuple[KeptRun, Material]:
     """Copies a recording, a record or a directory of records into a baseline.
 
     Raises:
@@ -219,7 +219,7 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
         path = _free(directory, material.began_ms, _suffix(source))
         _copy(source, path)
         telling = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not FactKind.IDENTITY)
-        kept = Kept(
+        kept = KeptRun(
             path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=telling,
             doubts=doubtful(material),
         )  # fmt: skip
@@ -239,7 +239,7 @@ def _why_unfit(run: ComparedRun) -> str:
     return "was still under way when it was recorded" if under_way else run.why_no_reference
 
 
-def kept_runs(name: str) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
+def kept_runs(name: str) -> tuple[tuple[KeptRun, ...], tuple[str, ...]]:
     """Runs of a baseline in the order in which they were measured, and what could not be read.
 
     Raises:
@@ -267,7 +267,7 @@ def earlier_runs(side: Material) -> Earlier:
     Args:
         side: Runs whose results depend on something else are left out.
     """
-    groups: list[list[Kept]] = []
+    groups: list[list[KeptRun]] = []
     for name in names():
         for run in kept_runs(name)[0][-_MOST_RUNS:]:
             if not run.facts or fingerprints(side, run.set_up).reasons:
@@ -281,7 +281,7 @@ def earlier_runs(side: Material) -> Earlier:
     return {title: [[run.loads[title] for run in group if title in run.loads] for group in groups] for title in titles}
 
 
-def _same_set_up(a: Kept, b: Kept) -> bool:
+def _same_set_up(a: KeptRun, b: KeptRun) -> bool:
     return all(difference.kind is FactKind.IDENTITY for difference in fingerprints(a.set_up, b.set_up).differences)
 
 
@@ -358,7 +358,7 @@ class _KeptSummary(Struct, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()
 
 
-def _summary(kept: Kept, material: Material) -> dict[str, Any]:
+def _summary(kept: KeptRun, material: Material) -> dict[str, Any]:
     summary = _KeptSummary(
         file=kept.path.name, began_ms=kept.began_ms, seconds=material.seconds, note=kept.note,
         loads={title: dict(figures) for title, figures in kept.loads.items()}, facts=kept.facts, doubts=kept.doubts,
@@ -367,14 +367,14 @@ def _summary(kept: Kept, material: Material) -> dict[str, Any]:
     return encoded
 
 
-def _read(path: Path) -> Kept:
+def _read(path: Path) -> KeptRun:
     try:
         summary = msgspec.convert(json.loads(paths.content_of(path, _MOST_BYTES)), _KeptSummary)
         if summary.format != FORMAT or Path(summary.file).name != summary.file or summary.file.startswith("."):
             raise ValueError("another format")
     except (OSError, ValueError, OverflowError, RecursionError):
         raise RecordingProblem(f"{path} is not the summary of a run", "save the run again") from None
-    return Kept(
+    return KeptRun(
         path=path.with_name(summary.file), began_ms=summary.began_ms, note=summary.note, loads=summary.loads,
         facts=summary.facts, doubts=summary.doubts,
     )  # fmt: skip
@@ -398,11 +398,11 @@ class LevelChange(Struct, frozen=True):
     load: str
     figure: Figure
     point: ChangePoint
-    since: Kept
+    since: KeptRun
     verdict: str
 
 
-def changes(kept: Sequence[Kept]) -> tuple[LevelChange, ...]:
+def changes(kept: Sequence[KeptRun]) -> tuple[LevelChange, ...]:
     """Changes of level in the order of time, of every load and figure that is followed."""
     kept = kept[-MOST_RUNS:]
     level_changes = []
@@ -429,7 +429,7 @@ def changes(kept: Sequence[Kept]) -> tuple[LevelChange, ...]:
 _SHOWN = ("tps", "p50", "p99", "latency")
 
 
-def table(rows: Sequence[tuple[str, Kept]]) -> str:
+def table(rows: Sequence[tuple[str, KeptRun]]) -> str:
     """A line for each load of each run."""
     heads = ("baseline", "measured", "load", *(figure_title(BY_ID[name]) for name in _SHOWN), "doubts", "note")
     cells = tuple(
@@ -447,7 +447,7 @@ def table(rows: Sequence[tuple[str, Kept]]) -> str:
     return as_text(Table(heads, cells, frozenset(range(3, 3 + len(_SHOWN)))))
 
 
-def as_json(rows: Sequence[tuple[str, Kept]]) -> list[dict[str, Any]]:
+def as_json(rows: Sequence[tuple[str, KeptRun]]) -> list[dict[str, Any]]:
     """An object for each run."""
     return [
         {

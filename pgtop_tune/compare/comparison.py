@@ -375,7 +375,7 @@ Spreads = Mapping[str, Mapping[str, RunSpread]]
 """How runs of a load differ on this machine: by title of the load and figure."""
 
 
-class Phase(Struct, frozen=True):
+class ComparedPhase(Struct, frozen=True):
     """One load, run on both sides.
 
     Attributes:
@@ -415,7 +415,7 @@ class Comparison(Struct, frozen=True):
     a: Material
     b: Material
     fingerprints: Fingerprints
-    phases: tuple[Phase, ...]
+    phases: tuple[ComparedPhase, ...]
     only_a: tuple[LoadKey, ...]
     only_b: tuple[LoadKey, ...]
     reasons: tuple[str, ...]
@@ -506,7 +506,7 @@ def _phase(
     comparable: bool,
     one_run: bool,
     windows: bool,
-) -> Phase:
+) -> ComparedPhase:
     no_verdict = why_no_verdict(a, b, one_run=one_run, windows=windows, changed=changed)
     period_s = aligned_period(a, b)
     if period_s is not None:
@@ -544,7 +544,7 @@ def _phase(
             f"{primary.title} is judged alone, the {len(other_effects)} others together:"
             f" called different by chance in {100 * WRONG:.0f} % of comparisons each"
         )
-    return Phase(
+    return ComparedPhase(
         key=key,
         a=a,
         b=b,
@@ -572,7 +572,7 @@ def _primary(key: LoadKey, rows: Sequence[FigureRow]) -> Figure | None:
     return next((there[name] for name in (*preferred, *there) if name in there), None)
 
 
-def _primary_row(phase: Phase) -> FigureRow | None:
+def _primary_row(phase: ComparedPhase) -> FigureRow | None:
     primary = _primary(phase.key, phase.rows)
     return next((row for row in phase.rows if row.figure is primary), None)
 

@@ -211,7 +211,7 @@ class _Document(Struct, frozen=True):
     loads: tuple[KnownNoise, ...]
 
 
-class NotReadable(Exception):
+class NoiseUnreadable(Exception):
     """The noise store is there and cannot be used; the text is one line for the operator.
 
     Attributes:
@@ -232,7 +232,7 @@ def known_noise(load: LoadFingerprint | None) -> KnownNoise | None:
     """Return the kept noise of a machine and load; None without any, and where the store cannot be read."""
     try:
         return None if load is None else _all().get(load)
-    except NotReadable:
+    except NoiseUnreadable:
         return None
 
 
@@ -257,7 +257,7 @@ def problem() -> str:
     """Return why the noise store is not used, one line; "" when it is used, and when there is none."""
     try:
         _all()
-    except NotReadable as found:
+    except NoiseUnreadable as found:
         return str(found)
     return ""
 
@@ -304,7 +304,7 @@ def remember(load: LoadFingerprint, group: NoiseGroup | None = None, floor: Nois
                 # Some file systems find out only now that they are full.
                 os.fsync(file.fileno())
             return damage
-    except NotReadable as refusal:
+    except NoiseUnreadable as refusal:
         return f"the noise of this load is not kept: {refusal}"
     except OSError as failure:
         return f"the noise of this load is not kept: {path}: {failure.strerror or failure}"
@@ -313,7 +313,7 @@ def remember(load: LoadFingerprint, group: NoiseGroup | None = None, floor: Nois
 def _all_or_aside(path: Path) -> tuple[dict[LoadFingerprint, KnownNoise], str]:
     try:
         return _all(), ""
-    except NotReadable as refusal:
+    except NoiseUnreadable as refusal:
         if not refusal.damaged:
             raise
         aside = path.with_suffix(".damaged")
@@ -336,14 +336,14 @@ def _all() -> dict[LoadFingerprint, KnownNoise]:
     path = noise_file()
     try:
         if path.lstat().st_size > _LARGEST_BYTES:
-            raise NotReadable(f"{path} is larger than a noise store", damaged=True)
+            raise NoiseUnreadable(f"{path} is larger than a noise store", damaged=True)
         content = paths.read_own(path)
     except FileNotFoundError:
         return {}
     except paths.NotOurs as refusal:
-        raise NotReadable(f"{refusal}: {refusal.hint}", damaged=False) from None
+        raise NoiseUnreadable(f"{refusal}: {refusal.hint}", damaged=False) from None
     except OSError as failure:
-        raise NotReadable(f"{path}: {failure.strerror or failure}", damaged=False) from None
+        raise NoiseUnreadable(f"{path}: {failure.strerror or failure}", damaged=False) from None
     try:
         document = msgspec.json.decode(content, type=_Document)
         sane = document.format == FORMAT and all(map(_sane, document.loads))
@@ -351,8 +351,8 @@ def _all() -> dict[LoadFingerprint, KnownNoise]:
         document, sane = None, False
     if document is None or not sane:
         if document is not None and document.format != FORMAT and document.format.startswith(_KIND):
-            raise NotReadable(f"{path} is of a newer pgtop-tune ({document.format[:40]!r})", damaged=False)
-        raise NotReadable(f"{path} is no noise store", damaged=True)
+            raise NoiseUnreadable(f"{path} is of a newer pgtop-tune ({document.format[:40]!r})", damaged=False)
+        raise NoiseUnreadable(f"{path} is no noise store", damaged=True)
     return {load_noise.load: load_noise for load_noise in document.loads}
 
 

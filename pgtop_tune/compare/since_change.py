@@ -27,12 +27,12 @@ from pgtop_tune.compare.statistics.before_after import (
     FEWEST_BEFORE,
     LOOKS,
     AlikeCondition,
+    ChangeLook,
     Difference,
-    Look,
     Second,
+    claim_after,
     difference,
     moving,
-    tell,
     unlike,
 )
 from pgtop_tune.compare.statistics.effect import Effect, Verdict
@@ -94,7 +94,7 @@ class SinceChange(Struct, frozen=True):
     too_early: bool = False
 
 
-class _Change(Struct):
+class _ParameterChange(Struct):
     """Ticks of parameters that belong together; `fresh` are those that no earlier value came back by."""
 
     first_s: float
@@ -215,7 +215,7 @@ def _since(session: Session, scope: _Scope) -> SinceChange | None:
     )  # fmt: skip
     if len(sides.before) < (FEWEST_BEFORE if sides.checkpoints else _FEWEST_UNREAD):
         return replace(so_far, too_early=True)
-    return _told(session, scope, sides, so_far)
+    return _with_claim(session, scope, sides, so_far)
 
 
 def _sides(
@@ -243,11 +243,11 @@ def _sides(
     return _Sides(before=side(before), after=side(after), checkpoints=bool(writes))
 
 
-def _told(session: Session, scope: _Scope, sides: _Sides, so_far: SinceChange) -> SinceChange:
+def _with_claim(session: Session, scope: _Scope, sides: _Sides, so_far: SinceChange) -> SinceChange:
     """Return the result with the claim of the looks so far."""
     before_s = scope.first_s + sides.before[0][0], scope.first_s - NOTICED_S
     before = tuple(sides.before)
-    looks: list[Look] = []
+    looks: list[ChangeLook] = []
     ages_s: list[int] = []
     differs: AlikeCondition | None = None
     for age_s in scope.ages_s:
@@ -256,9 +256,9 @@ def _told(session: Session, scope: _Scope, sides: _Sides, so_far: SinceChange) -
             continue
         differs = _unlike(session, dict(scope.fresh), before_s, (scope.began_s, scope.began_s + age_s))
         claims = (differs is None or differs.column) and not (scope.hasty and age_s < WARM_UP_S)
-        looks.append(Look(_difference(before, after), (len(before), len(after)), claims))
+        looks.append(ChangeLook(_difference(before, after), (len(before), len(after)), claims))
         ages_s.append(age_s)
-    claim = tell(looks)
+    claim = claim_after(looks)
     if claim is None:
         return so_far
     return replace(
@@ -295,9 +295,9 @@ def _unlike(session: Session, changed: Collection[str], *windows: tuple[float, f
     return None if difference is None else difference.condition
 
 
-def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[float], list[float]]:
+def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_ParameterChange], list[float], list[float]]:
     """Changes of parameters, moments of loads, and moments nothing can be compared across."""
-    changes: list[_Change] = []
+    changes: list[_ParameterChange] = []
     loads: list[float] = []
     breaks: list[float] = []
     values_by_name: dict[str, list[str]] = {}
@@ -312,7 +312,7 @@ def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[fl
             was, arrow, now = values.partition(_ARROW)
             if arrow:
                 if not changes or at_s - changes[-1].last_s > SETTLING_S:
-                    changes.append(_Change(at_s, at_s))
+                    changes.append(_ParameterChange(at_s, at_s))
                 changes[-1].last_s = at_s
                 _note(changes[-1].fresh, values_by_name.setdefault(name, []), name, was, now)
             elif name.isdigit():

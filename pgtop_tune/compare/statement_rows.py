@@ -114,7 +114,7 @@ class SideSums(Struct, frozen=True):
         return min(sum(self.whole[id][1] for id in fixed if id in self.whole) / self.all_ms, 1.0)
 
 
-class _Side:
+class _SideLooks:
     """Looks of the runs of a side."""
 
     def __init__(self, runs: Runs) -> None:
@@ -153,7 +153,7 @@ def compare_statements(
         repeated: Whether it is known how runs differ in other figures than throughput and mean latency.
         windows: Parts of runs, judged by blocks of looks.
     """
-    sides = _Side(a), _Side(b)
+    sides = _SideLooks(a), _SideLooks(b)
     if not all(side.runs for side in sides):
         return None
     sums = sides[0].sums, sides[1].sums
@@ -267,7 +267,7 @@ def same_mix(weights: Look) -> Measure:
     return measure
 
 
-def _length(sides: Sequence[_Side], often: Sequence[str]) -> int:
+def _length(sides: Sequence[_SideLooks], often: Sequence[str]) -> int:
     """Looks of a block: by the series of the same mix."""
     series = []
     for side in sides:
@@ -286,7 +286,9 @@ def _values(measure: Measure, units: Sequence[Look]) -> list[float]:
     return [value for unit in units if (value := measure(unit)) is not None]
 
 
-def _of_blocks(measure: Measure, sides: Sequence[_Side], units: Sequence[Sequence[Look]], length: int) -> Effect | None:
+def _of_blocks(
+    measure: Measure, sides: Sequence[_SideLooks], units: Sequence[Sequence[Look]], length: int
+) -> Effect | None:
     overall = measure(sides[0].sums.whole), measure(sides[1].sums.whole)
     if overall[0] is None or overall[1] is None:
         return None
@@ -294,7 +296,7 @@ def _of_blocks(measure: Measure, sides: Sequence[_Side], units: Sequence[Sequenc
 
 
 def _of_runs(
-    measure: Measure, sides: Sequence[_Side], units: Sequence[Sequence[Look]], *, short: bool, foreseen: bool
+    measure: Measure, sides: Sequence[_SideLooks], units: Sequence[Sequence[Look]], *, short: bool, foreseen: bool
 ) -> Effect | None:
     """Each run is one value; its own looks say how sure that is."""
     overall = measure(sides[0].sums.whole), measure(sides[1].sums.whole)

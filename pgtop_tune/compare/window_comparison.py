@@ -28,7 +28,7 @@ from pgtop_tune.compare.reports.sheets import (
 )
 from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
-from pgtop_tune.compare.sides.from_window import PER_TRANSACTION, Number, Side
+from pgtop_tune.compare.sides.from_window import PER_TRANSACTION, Number, WindowSide
 from pgtop_tune.compare.sides.material import Material, Sums, blocks, quotient
 from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import (
@@ -286,8 +286,8 @@ class WindowComparison(Struct, frozen=True):
 
 
 def window_comparison(
-    a: Side,
-    b: Side,
+    a: WindowSide,
+    b: WindowSide,
     under_test: Sequence[str] = (),
     *,
     one_recording: bool = True,
@@ -333,11 +333,11 @@ def _has_waits(comparison: Comparison) -> bool:
     return any(phase.waits for phase in comparison.phases)
 
 
-def _is_wait(side: Side, name: str) -> bool:
+def _is_wait(side: WindowSide, name: str) -> bool:
     return side.numbers[name].metric.id in PER_TRANSACTION
 
 
-def _alike(a: Side, b: Side, name: str) -> bool:
+def _alike(a: WindowSide, b: WindowSide, name: str) -> bool:
     if name in a.moving or name in b.moving:
         return False
     return quotient(a.run.gathered.sums(name)[:1]) == quotient(b.run.gathered.sums(name)[:1])
@@ -365,7 +365,7 @@ def _apart(a: Sequence[float], b: Sequence[float]) -> float:
     return distance / spread if spread > distance / _MOST_APART else _MOST_APART if distance else 0.0
 
 
-def _of_figure(row: FigureRow, a: Side, b: Side) -> Differing:
+def _of_figure(row: FigureRow, a: WindowSide, b: WindowSide) -> Differing:
     figure, ratio = row.figure, row.figure.points is None
     return Differing(
         name=figure.title,
@@ -384,13 +384,13 @@ def _of_figure(row: FigureRow, a: Side, b: Side) -> Differing:
     )
 
 
-def _steps(side: Side, figure: Figure) -> list[float]:
+def _steps(side: WindowSide, figure: Figure) -> list[float]:
     if figure.quantile is not None:
         return [value for _, value in side.run.gathered.latency_series(figure.quantile)]
     return [value for _, value in side.run.gathered.series(figure.id)]
 
 
-def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
+def _of_number(a: WindowSide, b: WindowSide, name: str, period_s: int | None) -> Differing:
     number, sums = a.numbers[name], (a.run.gathered.sums(name), b.run.gathered.sums(name))
     overall = quotient(sums[0]) or 0.0, quotient(sums[1]) or 0.0
     step_s = max(a.run.gathered.step_s, b.run.gathered.step_s)
@@ -419,7 +419,7 @@ def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
     )
 
 
-def _pace(side: Side, sums: Sequence[Sums]) -> float:
+def _pace(side: WindowSide, sums: Sequence[Sums]) -> float:
     """Seconds of one of its steps: frames may be further apart than a second."""
     return side.run.seconds / len(sums) if sums else 1.0
 
@@ -449,7 +449,7 @@ def _difference(overall: tuple[float, float], means: tuple[list[float], list[flo
     return effect.moved_to((overall[1] - overall[0]) / of)
 
 
-def _notes(a: Side, b: Side, rows: Sequence[Differing]) -> list[str]:
+def _notes(a: WindowSide, b: WindowSide, rows: Sequence[Differing]) -> list[str]:
     judged = sum(1 for row in rows if row.size is not None)
     chance = WRONG * judged
     notes = [f"{name} {_load(side)}" for name, side in (("A", a), ("B", b)) if len(side.loads) != 1]
@@ -463,7 +463,7 @@ def _notes(a: Side, b: Side, rows: Sequence[Differing]) -> list[str]:
     return notes
 
 
-def _load(side: Side) -> str:
+def _load(side: WindowSide) -> str:
     return "has no load of ours" if not side.loads else f"has parts of {len(side.loads)} runs of pgbench"
 
 

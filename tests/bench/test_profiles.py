@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import LoadProblem
-from pgtop_tune.bench.datasets.bus import rows_of
+from pgtop_tune.bench.datasets.bus import table_sizes
 from pgtop_tune.bench.profiles import (
     LOGGED_PER_S,
     SHIPPED,
@@ -54,7 +54,7 @@ def test_ours_are_there_and_whole() -> None:
 @pytest.mark.parametrize("profile", [each for each in load_profiles((SHIPPED,)).by_name.values() if each.scripts])
 def test_our_scripts_are_given_every_variable_they_use(profile: Profile) -> None:
     given = {name for name, _ in profile.variables} | set(profile.from_dataset)
-    assert set(profile.from_dataset) <= set(rows_of(1000))
+    assert set(profile.from_dataset) <= set(table_sizes(1000))
     for script in profile.scripts:
         text = re.sub(r"--.*", "", read_script(script.file).text)
         own = set(re.findall(r"\\set (\w+)", text))

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.compare.sides import opening
-from pgtop_tune.compare.sides.from_window import FAMILIES, FIGURED, OF_OTHER_TIMES, PASSING, SINGLE, Side, read_window
+from pgtop_tune.compare.sides.from_window import (
+    FAMILIES,
+    FIGURED,
+    OF_OTHER_TIMES,
+    PASSING,
+    SINGLE,
+    WindowSide,
+    read_window,
+)
 from pgtop_tune.compare.sides.opening import Named, named, read_windows
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.compare.window_comparison import Differing, WindowComparison, window_comparison
@@ -32,7 +40,7 @@ NOTHING = Unavailable(Reason.NOT_LOCAL)
 SECONDS = 200
 
 
-def side(found: Sequence[Frame], since_s: float, until_s: float, name: str = "side") -> Side:
+def side(found: Sequence[Frame], since_s: float, until_s: float, name: str = "side") -> WindowSide:
     made = read_window(found, Window(since_s, until_s), name)
     assert made is not None
     return made
@@ -334,7 +342,7 @@ def test_of_a_long_window_key_frames_are_enough(tmp_path: Path, monkeypatch: pyt
         assert len(folded.run.checkpoints_s) == len(exact.run.checkpoints_s)
 
 
-def mean(side: Side, name: str) -> float:
+def mean(side: WindowSide, name: str) -> float:
     sums = side.run.gathered.sums(name)
     return sum(part for part, _ in sums) / sum(whole for _, whole in sums)
 

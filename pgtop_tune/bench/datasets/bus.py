@@ -71,7 +71,7 @@ class BusPlan(Struct, frozen=True):
         return int(self.tickets * TICKET_BYTES) + 2**20
 
 
-def rows_of(tickets: int) -> dict[str, int]:
+def table_sizes(tickets: int) -> dict[str, int]:
     """Rows of each table, and `days`, the days with rides; for so many tickets.
 
     The names are those of the variables that scripts may use.
@@ -118,7 +118,7 @@ def statements(name: str, plan: BusPlan, more: Mapping[str, int] | None = None) 
         more: Further numbers it needs.
     """
     numbers = {
-        **rows_of(plan.tickets),
+        **table_sizes(plan.tickets),
         "version": VERSION,
         "seed": plan.seed,
         "block_rides": BLOCK_RIDES,

@@ -15,7 +15,7 @@ from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.base.owner_trust import ME, real_owner, trusted
 from pgtop_tune.base.units import count, size
-from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, rows_of
+from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, table_sizes
 from pgtop_tune.bench.ports import SqlSession
 
 ACCOUNTS_PER_SCALE: Final = 100_000
@@ -172,7 +172,7 @@ class BusFacts(Struct, frozen=True):
 
     def variables(self) -> dict[str, str]:
         """For -D."""
-        return {name: str(number) for name, number in rows_of(self.tickets).items()}
+        return {name: str(number) for name, number in table_sizes(self.tickets).items()}
 
     def describe(self) -> str:
         """In one line."""

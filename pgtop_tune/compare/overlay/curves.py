@@ -178,7 +178,7 @@ class OverlayCurves(Struct, frozen=True):
         return self.runs[0] if len(self.runs) == 1 else None
 
 
-class Placed(Struct, frozen=True):
+class PlacedRun(Struct, frozen=True):
     """A run of the baseline at its place on the session's clock.
 
     Attributes:
@@ -219,13 +219,13 @@ class Overlay:
             del self._starts[next(iter(self._starts))]
         self._starts[run.started_ms] = started_s(run, frame), run
 
-    def now(self, frame: Frame | None) -> Placed | None:
+    def now(self, frame: Frame | None) -> PlacedRun | None:
         """Return the run that stands under the load in that frame; without a load, under the session."""
         run = run_of(frame)
         baseline_run = None if frame is None else self.baseline.of(run)
         if frame is None or baseline_run is None:
             return None
-        return Placed(baseline_run, 0.0 if run is None else started_s(run, frame), run is not None)
+        return PlacedRun(baseline_run, 0.0 if run is None else started_s(run, frame), run is not None)
 
     def points(self, curve: str, since_s: float, until_s: float) -> list[SeriesPoint]:
         """A curve of everything that stands in a part of the session's time; a gap where one run ends.
@@ -246,12 +246,12 @@ class Overlay:
             ]
         return series
 
-    def _placed(self) -> Sequence[Placed]:
+    def _placed(self) -> Sequence[PlacedRun]:
         if not self._starts:
             alone = self.baseline.of(None)
-            return () if alone is None else (Placed(alone, 0.0, False),)
+            return () if alone is None else (PlacedRun(alone, 0.0, False),)
         matches = ((self.baseline.of(run), start_s) for start_s, run in self._starts.values())
-        return [Placed(run, start_s, True) for run, start_s in matches if run is not None]
+        return [PlacedRun(run, start_s, True) for run, start_s in matches if run is not None]
 
 
 def started_s(run: BenchRun, frame: Frame) -> float:
@@ -362,7 +362,7 @@ def against_baseline(session: Session, overlay: Overlay) -> tuple[Against | None
     )
 
 
-def _against(live_values: dict[float, float], curve: Curve, placed: Placed) -> Against | None:
+def _against(live_values: dict[float, float], curve: Curve, placed: PlacedRun) -> Against | None:
     """Second by second since the start: a second that one of them does not have is left out of both."""
     live_by_second = {round(at_s - placed.start_s): value for at_s, value in live_values.items()}
     if not live_by_second:
@@ -389,7 +389,7 @@ DAY_MS: Final = 86_400_000
 Between = Callable[[float, float], Sequence[tuple[float, float]]]
 
 
-class _Kept(Curve):
+class _SessionCurve(Curve):
     """A curve of the session's own history, on its clock; nothing is copied."""
 
     def __init__(self, between: Between) -> None:
@@ -411,7 +411,7 @@ class AgoOverlay(Overlay):
 
     def __init__(self, session: Session, ago_s: float) -> None:
         self._session, self._ago_s = session, ago_s
-        run = OverlayRun(tps=_Kept(self._tps), p99_ms=_Kept(self._p99_ms))
+        run = OverlayRun(tps=_SessionCurve(self._tps), p99_ms=_SessionCurve(self._p99_ms))
         super().__init__(OverlayCurves(f"{age(ago_s)} ago", (run,)))
         self._loaded = False
 
@@ -419,12 +419,12 @@ class AgoOverlay(Overlay):
         """See `Overlay.follow`."""
         self._loaded = run_of(frame) is not None
 
-    def now(self, frame: Frame | None) -> Placed | None:
+    def now(self, frame: Frame | None) -> PlacedRun | None:
         """See `Overlay.now`."""
-        return None if frame is None else Placed(self.baseline.runs[0], self._ago_s, run_of(frame) is not None)
+        return None if frame is None else PlacedRun(self.baseline.runs[0], self._ago_s, run_of(frame) is not None)
 
-    def _placed(self) -> Sequence[Placed]:
-        return (Placed(self.baseline.runs[0], self._ago_s, self._loaded),)
+    def _placed(self) -> Sequence[PlacedRun]:
+        return (PlacedRun(self.baseline.runs[0], self._ago_s, self._loaded),)
 
     def _tps(self, since_s: float, until_s: float) -> Sequence[tuple[float, float]]:
         """The client's, as the chart above; the server's where there was no load."""
@@ -449,7 +449,7 @@ class ClockOverlay(Overlay):
         """See `Overlay.follow`."""
         self._shown = frame or self._shown
 
-    def now(self, frame: Frame | None) -> Placed | None:
+    def now(self, frame: Frame | None) -> PlacedRun | None:
         """The run that ran at this time of day; None where none did."""
         if frame is None:
             return None
@@ -463,13 +463,13 @@ class ClockOverlay(Overlay):
             ),
             None,
         )
-        return None if run is None else Placed(run.run, run.start_s, run_of(frame) is not None)
+        return None if run is None else PlacedRun(run.run, run.start_s, run_of(frame) is not None)
 
-    def _placed(self) -> Sequence[Placed]:
+    def _placed(self) -> Sequence[PlacedRun]:
         frame = self._shown
         if frame is None:
             return ()
-        return [Placed(run, _start_s(run, frame), bool(run.clients)) for run in self.baseline.runs]
+        return [PlacedRun(run, _start_s(run, frame), bool(run.clients)) for run in self.baseline.runs]
 
 
 def _start_s(run: OverlayRun, frame: Frame) -> float:

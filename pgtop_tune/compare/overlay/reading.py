@@ -44,7 +44,7 @@ def baseline_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
         return
     reader = RecordingReader(path)
     try:
-        reading = _Reading(name)
+        reading = _CurveReading(name)
         for count, (_, frame) in enumerate(reader.frames(), 1):
             reading.take(frame)
             if count % _BREATH == 0:
@@ -67,7 +67,7 @@ def described(path: Path) -> OverlayEntry:
     return _entry_of_records(path) if is_records(path) else _entry_of_recording(path)
 
 
-class _Reading:
+class _CurveReading:
     """A recording so far. Once it has a load, what was before it is forgotten."""
 
     def __init__(self, name: str) -> None:

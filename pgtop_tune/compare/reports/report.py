@@ -10,7 +10,7 @@ from msgspec import Struct
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, Spreads, compare
+from pgtop_tune.compare.comparison import ComparedPhase, Comparison, Earlier, Spreads, compare
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
 from pgtop_tune.compare.noise import cells_of_side
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart, wait_bars
@@ -110,18 +110,18 @@ def _repeats(sides: Sequence[Material]) -> Sheet | None:
     return Sheet("repeats", (), cell_table(side_cells, names), notes=cell_notes(side_cells))
 
 
-class _Name(Struct, frozen=True):
+class _RunName(Struct, frozen=True):
     title: str
     text: Callable[[Material, ComparedRun], str]
 
 
 _NAMES: Final = (
-    _Name("side", lambda side, run: side.name),
-    _Name("endpoint", lambda side, run: run.key.endpoint),
-    _Name("configuration", lambda side, run: run.key.configuration),
-    _Name("load", lambda side, run: run.key.name),
-    _Name("rate", lambda side, run: "" if run.key.rate_per_s is None else units.number(run.key.rate_per_s)),
-    _Name("clients", lambda side, run: str(run.key.clients)),
+    _RunName("side", lambda side, run: side.name),
+    _RunName("endpoint", lambda side, run: run.key.endpoint),
+    _RunName("configuration", lambda side, run: run.key.configuration),
+    _RunName("load", lambda side, run: run.key.name),
+    _RunName("rate", lambda side, run: "" if run.key.rate_per_s is None else units.number(run.key.rate_per_s)),
+    _RunName("clients", lambda side, run: str(run.key.clients)),
 )
 
 
@@ -377,7 +377,7 @@ def _compared(comparison: Comparison) -> Iterator[Chapter]:
         yield Chapter(one_line(f"{phase.key.title}: {name}", 200), tuple(parts))
 
 
-def _bars(phase: Phase) -> Picture:
+def _bars(phase: ComparedPhase) -> Picture:
     classes = [row for row in phase.waits if row.whole_class]
     svg = wait_bars(
         [

@@ -12,7 +12,7 @@ from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
 from pgtop_tune.base.units import UNKNOWN, wall_moment
-from pgtop_tune.compare.comparison import Comparison, Phase
+from pgtop_tune.compare.comparison import ComparedPhase, Comparison
 from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.noise import CellOfRuns
 from pgtop_tune.compare.sides.figures import Figure, WaitRow
@@ -374,7 +374,7 @@ def _difference(difference: FactDifference) -> tuple[str, ...]:
     )
 
 
-def figure_sheet(phase: Phase) -> Sheet:
+def figure_sheet(phase: ComparedPhase) -> Sheet:
     """Each figure of a phase with effect, interval and verdict."""
     rows = tuple(
         (
@@ -397,14 +397,14 @@ def figure_sheet(phase: Phase) -> Sheet:
     )
 
 
-def settling_sheet(phase: Phase) -> Sheet:
+def settling_sheet(phase: ComparedPhase) -> Sheet:
     """Return the commands that lead to a verdict."""
     first, *commands = phase.to_settle
     heading = f"commands for a verdict: {one_line(phase.key.title, 80)}"
     return Sheet(heading, (first, *(f"  {command}" for command in commands)))
 
 
-def _blocks(phase: Phase) -> Iterator[str]:
+def _blocks(phase: ComparedPhase) -> Iterator[str]:
     """Return notes on the blocks behind the first figure's interval."""
     row = next((row for row in phase.rows if row.effect is not None), None)
     if row is None or row.effect is None:
@@ -420,7 +420,7 @@ def _blocks(phase: Phase) -> Iterator[str]:
         yield f"to decide about {row.figure.title} takes about {needed} blocks on each side ({length})"
 
 
-def _doubts(phase: Phase) -> Iterator[str]:
+def _doubts(phase: ComparedPhase) -> Iterator[str]:
     for side, runs in (("A", phase.a), ("B", phase.b)):
         yield from dict.fromkeys(f"{side}: {limit}" for run in runs for limit in run.bound_by)
         for doubt in {doubt.id: doubt for run in runs for doubt in run.doubts}.values():
@@ -429,7 +429,7 @@ def _doubts(phase: Phase) -> Iterator[str]:
                 yield f"{side}: {doubt.verdict} {doubt.id}: {doubt.reason}"
 
 
-def wait_sheet(phase: Phase) -> Sheet:
+def wait_sheet(phase: ComparedPhase) -> Sheet:
     """Milliseconds of a transaction by wait, side by side."""
     rows = tuple(
         (

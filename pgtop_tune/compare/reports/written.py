@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from pgtop_tune.base.tables import Table, as_markdown, as_text, escaped
-from pgtop_tune.compare.comparison import Comparison, Judged, Phase
+from pgtop_tune.compare.comparison import ComparedPhase, Comparison, Judged
 from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.reports.charts import markup
 from pgtop_tune.compare.reports.report import Chapter, Picture
@@ -128,7 +128,7 @@ def _run(run: ComparedRun) -> dict[str, Any]:
     }
 
 
-def _phase(phase: Phase) -> dict[str, Any]:
+def _phase(phase: ComparedPhase) -> dict[str, Any]:
     return {
         "load": plain(phase.key),
         "checkpoint_cycle_s": phase.period_s,

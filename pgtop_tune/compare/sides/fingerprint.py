@@ -141,7 +141,7 @@ class FactsSeen:
         rows += _warmth(runs)
         rows += load_facts(self._runs.values())
         rows += self._own_cost()
-        return in_order(rows)
+        return facts_in_order(rows)
 
     def _own_cost(self) -> Iterator[Fact]:
         """Return the cost of watching between the first and the last footprint."""
@@ -302,7 +302,7 @@ def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
         yield condition_fact(LOAD, "threads", ", ".join(map(str, threads)))
 
 
-def in_order(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+def facts_in_order(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """Group by group, each as it came."""
     places = {group: index for index, group in enumerate(GROUPS)}
     return tuple(sorted(facts, key=lambda fact: places[fact.group]))
@@ -337,7 +337,7 @@ class MayVary(Struct, frozen=True):
         )
 
 
-class Terms(Struct, frozen=True):
+class ContractTerms(Struct, frozen=True):
     """A contract in full.
 
     Attributes:
@@ -351,23 +351,23 @@ class Terms(Struct, frozen=True):
 _SETTINGS: Final = frozenset({FactKind.SETTING})
 _OF_DISKS: Final = ("mount options of *", "* of the disk below *")
 CONTRACTS: Final = {
-    Contract.CONFIG: Terms(
+    Contract.CONFIG: ContractTerms(
         "parameters and kernel settings, except settings of disks",
         (MayVary(PARAMETERS, kinds=_SETTINGS), MayVary(SYSTEM, but=_OF_DISKS)),
     ),
-    Contract.STORAGE: Terms(
+    Contract.STORAGE: ContractTerms(
         "disks, file systems, mount options",
         (MayVary(MACHINE, ("file system of *", "disk below *", "caps of the disk of *")), MayVary(SYSTEM, _OF_DISKS)),
     ),
-    Contract.MACHINE: Terms("the machine and its operating system", (MayVary(MACHINE), MayVary(SYSTEM))),
-    Contract.MAJOR: Terms(
+    Contract.MACHINE: ContractTerms("the machine and its operating system", (MayVary(MACHINE), MayVary(SYSTEM))),
+    Contract.MAJOR: ContractTerms(
         "the version of PostgreSQL, extensions, defaults of parameters",
         (
             MayVary(SERVER, ("PostgreSQL", "extensions")),
             MayVary(PARAMETERS, kinds=_SETTINGS, shipped_only=True),
         ),
     ),
-    Contract.REPEAT: Terms("nothing", ()),
+    Contract.REPEAT: ContractTerms("nothing", ()),
 }
 """The narrowest of two that let the same fact vary comes first."""
 

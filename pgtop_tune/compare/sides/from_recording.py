@@ -13,10 +13,10 @@ from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, 
 from pgtop_tune.compare.sides.fingerprint import TOOL, FactsSeen
 from pgtop_tune.compare.sides.material import (
     BUDGET_S,
-    Bound,
     Budget,
     ComparedRun,
     Gathered,
+    LeadingFinding,
     LoadKey,
     Material,
     StatementsSeen,
@@ -99,7 +99,7 @@ def material_of(frames: Iterable[Frame], name: str) -> Material | None:
 
 def material_of_looks(minute_looks: Iterable[MinuteLook], name: str) -> Material | None:
     """Read one side from frames, some of which stand for a minute; None without frames."""
-    reading = _Reading()
+    reading = _RecordingReading()
     for look in minute_looks:
         reading.take(look)
     if reading.last is None or reading.first is None:
@@ -136,7 +136,7 @@ class CheckpointsSeen:
         self.began_s = [*(self.began_s or ()), *([at_s] if sum(between) else ())]
 
 
-class _Reading:
+class _RecordingReading:
     """Frames so far."""
 
     def __init__(self) -> None:
@@ -296,11 +296,11 @@ class _RunReading:
             statements=self._statements,
         )
 
-    def _findings(self) -> tuple[Bound, ...]:
+    def _findings(self) -> tuple[LeadingFinding, ...]:
         looks = sum(map(len, self._first.values()))
         if self._folded or looks < _FEWEST_LOOKS:
             return ()
-        often = [Bound(rule, len(sentences) / looks, sentences[-1]) for rule, sentences in self._first.items()]
+        often = [LeadingFinding(rule, len(sentences) / looks, sentences[-1]) for rule, sentences in self._first.items()]
         return tuple(
             sorted((finding for finding in often if finding.share >= _OFTEN), key=lambda finding: -finding.share)
         )

@@ -22,7 +22,7 @@ from pgtop_tune.compare.sides.fingerprint import (
     MACHINE,
     SERVER,
     cgroup_facts,
-    in_order,
+    facts_in_order,
     parameter_fact,
     setup_facts,
 )
@@ -263,7 +263,7 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
         began_ms=began_ms,
         seconds=max(ended_ms - began_ms, 0.0) / 1000.0,
         runs=tuple(runs),
-        facts=in_order(facts.values()),
+        facts=facts_in_order(facts.values()),
         problems=problems,
         all_parameters=False,
         datasets=tuple(map(_made, dataset_records)),

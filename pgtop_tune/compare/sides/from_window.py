@@ -119,7 +119,7 @@ _PAST: Final = 130
 _MOST_EVENTS: Final = 2_000
 
 
-class Side(Struct, frozen=True):
+class WindowSide(Struct, frozen=True):
     """A window as it was read.
 
     Attributes:
@@ -143,14 +143,14 @@ class Side(Struct, frozen=True):
 
 def read_window(
     frames: Iterable[Frame], window: Window, name: str, given_up: Callable[[], bool] | None = None
-) -> Side | None:
+) -> WindowSide | None:
     """As `read_looks`, of frames that each stand for themselves."""
     return read_looks(map(MinuteLook, frames), window, name, given_up)
 
 
 def read_looks(
     looks: Iterable[MinuteLook], window: Window, name: str, given_up: Callable[[], bool] | None = None
-) -> Side | None:
+) -> WindowSide | None:
     """Reads a window.
 
     Args:
@@ -161,7 +161,7 @@ def read_looks(
     Returns:
         None without two frames in it, and when it was given up.
     """
-    reading = _Reading(window)
+    reading = _WindowReading(window)
     for look in looks:
         if given_up is not None and given_up():
             return None
@@ -175,7 +175,7 @@ def read_looks(
     return reading.finished(name)
 
 
-class _Reading:
+class _WindowReading:
     """The window so far; moments are told from its first frame."""
 
     def __init__(self, window: Window) -> None:
@@ -268,7 +268,7 @@ class _Reading:
             if second.logged and -0.5 <= at_s < length_s:
                 self._gathered.add_latencies(at_s, second)
 
-    def finished(self, name: str) -> Side | None:
+    def finished(self, name: str) -> WindowSide | None:
         first, last = self._first, self._last
         if first is None or last is None or last is first:
             return None
@@ -291,7 +291,7 @@ class _Reading:
             facts=self._facts.found((run,)),
             events=tuple(self._events),
         )
-        return Side(
+        return WindowSide(
             material=material,
             numbers=self._numbers,
             moving=frozenset(self._moving),

@@ -433,7 +433,7 @@ class Budget(Struct, frozen=True):
     queue_told: bool = True
 
 
-class Bound(Struct, frozen=True):
+class LeadingFinding(Struct, frozen=True):
     """The finding that was first in a share of the looks.
 
     Attributes:
@@ -479,7 +479,7 @@ class ComparedRun(Struct):
     summary: Summary = Summary()
     looks: int = 0
     at_cap: Mapping[str, int] = field(default_factory=dict)
-    findings: tuple[Bound, ...] = ()
+    findings: tuple[LeadingFinding, ...] = ()
     spec: LoadSpec | None = None
     scripts: tuple[str, ...] = ()
     statements: StatementsSeen = field(default_factory=StatementsSeen)

@@ -19,7 +19,7 @@ from pgtop_tune.base.paths import opened
 from pgtop_tune.compare.sides.fingerprint import TOOL
 from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.from_records import is_record, read_records
-from pgtop_tune.compare.sides.from_window import LATE_S, Side, read_looks
+from pgtop_tune.compare.sides.from_window import LATE_S, WindowSide, read_looks
 from pgtop_tune.compare.sides.material import Material, identity_fact
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.postgres import PostgresSample
@@ -174,7 +174,7 @@ def named(argument: Path) -> Named:
     return Named(Path(path), since.strip(), until.strip())
 
 
-def read_windows(names: Sequence[Named]) -> list[Side]:
+def read_windows(names: Sequence[Named]) -> list[WindowSide]:
     """Each a window or all of a recording, in the order of the names.
 
     Raises:
@@ -214,7 +214,7 @@ def _window(side: Named, reader: RecordingReader) -> Window:
     return Window(since_s, until_s)
 
 
-def _read(side: Named, window: Window, reader: RecordingReader) -> Side:
+def _read(side: Named, window: Window, reader: RecordingReader) -> WindowSide:
     name = f"{side.path}{_AT}{side.since}{_TO}{side.until}" if side.windowed else str(side.path)
     blocks = reader.blocks_of(window.since_s, window.until_s + LATE_S)
     side_read = read_looks(looks(reader, _EVERYTHING, _WHOLE_UP_TO, blocks), window, name)

@@ -186,7 +186,7 @@ class Difference(Struct, frozen=True):
         )
 
 
-class Look(Struct, frozen=True):
+class ChangeLook(Struct, frozen=True):
     """One look.
 
     Attributes:
@@ -199,7 +199,7 @@ class Look(Struct, frozen=True):
     claims: bool = True
 
 
-class Told(Struct, frozen=True):
+class Claim(Struct, frozen=True):
     """The claim after the newest look.
 
     Attributes:
@@ -333,27 +333,27 @@ def _variance(values: Sequence[float]) -> float:
     return math.fsum(value * value for value in _centred(values)) / len(values)
 
 
-def tell(looks: Iterable[Look]) -> Told | None:
+def claim_after(looks: Iterable[ChangeLook]) -> Claim | None:
     """Return the claim after some looks, in their order; None while there was none."""
-    claim: Told | None = None
+    claim: Claim | None = None
     for number, (look, limit) in enumerate(zip(looks, SPENT, strict=False)):
         claim = _next(claim, look, number, limit)
     return claim
 
 
-def _next(before: Told | None, look: Look, number: int, limit: float) -> Told:
+def _next(before: Claim | None, look: ChangeLook, number: int, limit: float) -> Claim:
     newest, claimed = look.difference, before is not None and before.verdict in CLAIMS
     if before is not None and claimed and not look.claims:
         return before
     effect, change = newest.effect(1.0 - limit, look.seconds), newest.change
     if before is not None and claimed:
         holds = newest.chance <= UNCLEAR and before.effect.relative * change > 0.0
-        return Told(before.verdict if holds else Verdict.UNDECIDED, effect, number, withdrawn=not holds)
+        return Claim(before.verdict if holds else Verdict.UNDECIDED, effect, number, withdrawn=not holds)
     if look.claims and newest.chance < limit and abs(effect.relative) >= LEAST:
-        return Told(Verdict.BETTER if change > 0.0 else Verdict.WORSE, effect, number)
+        return Claim(Verdict.BETTER if change > 0.0 else Verdict.WORSE, effect, number)
     alike = look.claims and effect.within(SAME)
     withdrawn = before is not None and before.withdrawn
-    return Told(Verdict.NO_DIFFERENCE if alike else Verdict.UNDECIDED, effect, number, withdrawn)
+    return Claim(Verdict.NO_DIFFERENCE if alike else Verdict.UNDECIDED, effect, number, withdrawn)
 
 
 def moving(before: Sequence[Second]) -> float | None:

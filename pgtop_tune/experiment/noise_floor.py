@@ -48,7 +48,7 @@ def known_floor(frame: Frame, run: BenchRun) -> NoiseFloor | None:
     """
     seen = FactsSeen()
     seen.take(frame)
-    known = known_noise(fingerprint_of(seen.found(()), key_of(run), tuple(filter(None, run.script_hashes))))
+    known = known_noise(fingerprint_of(seen.facts(()), key_of(run), tuple(filter(None, run.script_hashes))))
     return None if known is None else known.floor
 
 

@@ -9,7 +9,7 @@ import difflib
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -38,6 +38,7 @@ from pgtop_tune.model.postgres import ParameterSample, ServerFacts
 from pgtop_tune.model.relations import FIRST_USER_OID, RelationSample, TableCounters
 from pgtop_tune.model.setup import MachineSetup
 
+T = TypeVar("T")
 MACHINE: Final = "machine"
 SYSTEM: Final = "system"
 SERVER: Final = "server"
@@ -73,71 +74,56 @@ class FactsSeen:
     """The surroundings of a run as frames tell them; the newest reading of each counts."""
 
     def __init__(self) -> None:
-        self._machine: HostFacts | None = None
-        self._setup: MachineSetup | None = None
-        self._cgroup: CgroupSample | None = None
+        self._newest: dict[type, object] = {}
+        self._disk_roles: dict[str, str] = {}
         self._relations: RelationSample | None = None
         self._footprints: list[Footprint] = []
-        self._memory: MemorySample | None = None
-        self._numa: NumaSample | None = None
-        self._frequency: FrequencySample | None = None
-        self._file_systems: FileSystemSample | None = None
-        self._disks: tuple[DiskSample, dict[str, str]] | None = None
-        self._server: ServerFacts | None = None
-        self._parameters: ParameterSample | None = None
         self._runs: dict[int, BenchRun] = {}
 
     def take(self, frame: Frame) -> None:
-        """One more frame."""
-        host = frame.host
+        """Take the next frame."""
+        host, relations = frame.host, sections.relations(frame)
+        readings: list[object] = [sections.server(frame), sections.parameters(frame)]
         if not isinstance(host, Unavailable):
-            self._machine = host.facts if isinstance(host.facts, HostFacts) else self._machine
-            self._setup = host.setup if isinstance(host.setup, MachineSetup) else self._setup
-            self._cgroup = host.cgroup if isinstance(host.cgroup, CgroupSample) else self._cgroup
-            self._memory = host.memory if isinstance(host.memory, MemorySample) else self._memory
-            self._numa = host.numa if isinstance(host.numa, NumaSample) else self._numa
-            self._frequency = host.frequency if isinstance(host.frequency, FrequencySample) else self._frequency
-            if isinstance(host.file_systems, FileSystemSample):
-                self._file_systems = host.file_systems
-            if isinstance(host.disks, DiskSample) and (self._disks is None or self._disks[0].disks != host.disks.disks):
-                self._disks = host.disks, disks_by_role(Interval((frame,)))
-        server, parameters = sections.server(frame), sections.parameters(frame)
-        relations = sections.relations(frame)
+            readings += [host.facts, host.setup, host.cgroup, host.memory, host.numa, host.frequency, host.file_systems]
+            disks = self._reading(DiskSample)
+            if isinstance(host.disks, DiskSample) and (disks is None or disks.disks != host.disks.disks):
+                readings.append(host.disks)
+                self._disk_roles = disks_by_role(Interval((frame,)))
+        self._newest |= {type(reading): reading for reading in readings if not isinstance(reading, Unavailable)}
         if self._relations is None and not isinstance(relations, Unavailable):
             self._relations = relations
         if not isinstance(frame.footprint, Unavailable):
             self._footprints[min(len(self._footprints), 1) :] = [frame.footprint]
-        self._server = self._server if isinstance(server, Unavailable) else server
-        self._parameters = self._parameters if isinstance(parameters, Unavailable) else parameters
         if not isinstance(frame.bench, Unavailable):
             self._runs[frame.bench.run.run] = frame.bench.run
 
-    def found(self, runs: Runs) -> tuple[Fact, ...]:
-        """The fingerprint.
+    def _reading(self, kind: type[T]) -> T | None:
+        reading = self._newest.get(kind)
+        return reading if isinstance(reading, kind) else None
+
+    def facts(self, runs: Runs) -> tuple[Fact, ...]:
+        """Return the fingerprint.
 
         Args:
-            runs: For what the load had in common.
+            runs: Runs of the side, for what their load had in common.
         """
         rows: list[Fact] = []
-        if self._machine is not None:
-            rows += machine_facts(self._machine)
-        if self._setup is not None:
-            rows += setup_facts(self._setup)
-        if self._cgroup is not None:
-            rows += cgroup_facts(self._cgroup)
-        rows += self._system()
-        if self._server is not None:
-            rows += _server(self._server)
-        if self._parameters is not None:
-            for parameter in self._parameters.parameters:
-                rows += parameter_fact(
-                    parameter.name,
-                    parameter.shown,
-                    parameter.sourcefile or parameter.source,
-                    parameter.source in _SHIPPED,
-                )
+        if machine := self._reading(HostFacts):
+            rows += machine_facts(machine)
+        if setup := self._reading(MachineSetup):
+            rows += setup_facts(setup)
+        if cgroup := self._reading(CgroupSample):
+            rows += cgroup_facts(cgroup)
+        rows += self._system(with_setup=setup is not None)
+        if server := self._reading(ServerFacts):
+            rows += _server(server)
+        if sample := self._reading(ParameterSample):
+            for parameter in sample.parameters:
+                source = parameter.sourcefile or parameter.source
+                rows += parameter_fact(parameter.name, parameter.shown, source, parameter.source in _SHIPPED)
         if self._relations is not None:
-            rows += data_facts(self._relations, self._server)
+            rows += data_facts(self._relations, server)
         rows += _warmth(runs)
         rows += load_facts(self._runs.values())
         rows += self._own_cost()
@@ -151,32 +137,30 @@ class FactsSeen:
             yield identity_fact(TOOL, "own CPU", f"{share:.1f} % of a core")
             yield identity_fact(TOOL, "own memory", units.size(last.rss_bytes))
 
-    def _system(self) -> Iterator[Fact]:
-        if self._memory is not None and self._setup is None:
-            yield setting_fact(SYSTEM, "transparent_hugepage/enabled", self._memory.thp_mode or units.UNKNOWN)
-        if self._memory is not None:
-            for pool in self._memory.huge_pages:
+    def _system(self, *, with_setup: bool) -> Iterator[Fact]:
+        if memory := self._reading(MemorySample):
+            if not with_setup:
+                yield setting_fact(SYSTEM, "transparent_hugepage/enabled", memory.thp_mode or units.UNKNOWN)
+            for pool in memory.huge_pages:
                 yield setting_fact(SYSTEM, f"huge pages of {units.size(pool.page_bytes)}", str(pool.total))
-        if self._numa is not None:
-            yield condition_fact(MACHINE, "NUMA nodes", str(len(self._numa.nodes)))
-        if self._frequency is not None and self._frequency.policies:
-            governors = sorted({policy.governor for policy in self._frequency.policies})
+        if numa := self._reading(NumaSample):
+            yield condition_fact(MACHINE, "NUMA nodes", str(len(numa.nodes)))
+        frequency = self._reading(FrequencySample)
+        if frequency is not None and frequency.policies:
+            governors = sorted({policy.governor for policy in frequency.policies})
             yield setting_fact(SYSTEM, "governor", ", ".join(governors))
-        if self._file_systems is not None:
-            for file_system in self._file_systems.file_systems:
+        if sample := self._reading(FileSystemSample):
+            for file_system in sample.file_systems:
                 for role in file_system.roles:
-                    if self._setup is None:
+                    if not with_setup:
                         yield condition_fact(MACHINE, f"file system of {role}", file_system.kind)
                     yield identity_fact(MACHINE, f"room for {role}", units.size(file_system.total_bytes))
-        if self._disks is not None:
-            sample, roles = self._disks
-            by_name = {disk.name: disk for disk in sample.disks}
-            for role, name in roles.items():
+        if disks := self._reading(DiskSample):
+            by_name = {disk.name: disk for disk in disks.disks}
+            for role, name in self._disk_roles.items():
                 disk = by_name[name]
-                caps = [
-                    *([f"{units.number(disk.cap_iops)} IOPS"] if disk.cap_iops else []),
-                    *([f"{units.size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []),
-                ]
+                caps = [f"{units.number(disk.cap_iops)} IOPS"] if disk.cap_iops else []
+                caps += [f"{units.size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []
                 yield identity_fact(MACHINE, f"disk of {role}", name)
                 yield condition_fact(MACHINE, f"caps of the disk of {role}", ", ".join(caps) or "none known")
 

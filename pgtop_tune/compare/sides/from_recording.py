@@ -110,7 +110,7 @@ def material_of_looks(minute_looks: Iterable[MinuteLook], name: str) -> Material
         began_ms=reading.first.taken_at_ms,
         seconds=reading.last.elapsed_s - reading.first.elapsed_s,
         runs=runs or (reading.everything.finished(),),
-        facts=reading.facts.found(runs),
+        facts=reading.facts.facts(runs),
         events=tuple(reading.events),
     )
 

@@ -288,7 +288,7 @@ class _WindowReading:
             began_ms=first.taken_at_ms,
             seconds=run.seconds,
             runs=(run,),
-            facts=self._facts.found((run,)),
+            facts=self._facts.facts((run,)),
             events=tuple(self._events),
         )
         return WindowSide(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from msgspec import Struct, field
@@ -350,19 +351,9 @@ class Fact(Struct, frozen=True):
     shipped: bool = False
 
 
-def identity_fact(group: str, name: str, value: str) -> Fact:
-    """Return a fact that tells one from the other and changes nothing."""
-    return Fact(group=group, name=name, value=value, kind=FactKind.IDENTITY)
-
-
-def setting_fact(group: str, name: str, value: str) -> Fact:
-    """Return a fact that somebody can set."""
-    return Fact(group=group, name=name, value=value, kind=FactKind.SETTING)
-
-
-def condition_fact(group: str, name: str, value: str) -> Fact:
-    """Return a fact that a result depends on."""
-    return Fact(group=group, name=name, value=value, kind=FactKind.CONDITION)
+identity_fact: Final = partial(Fact, kind=FactKind.IDENTITY)
+setting_fact: Final = partial(Fact, kind=FactKind.SETTING)
+condition_fact: Final = partial(Fact, kind=FactKind.CONDITION)
 
 
 class LoadKey(Struct, frozen=True):

@@ -591,7 +591,7 @@ class Surroundings:
 
     def facts(self) -> tuple[Fact, ...]:
         """As far as frames have told them."""
-        return () if self._seen is None else self._seen.found(())
+        return () if self._seen is None else self._seen.facts(())
 
 
 async def _loads(

@@ -203,7 +203,7 @@ class Repeats:
 
 def _missed(cell: CellOfRuns, goal: float) -> str:
     if cell.half is None:
-        return f"no interval after {counted(cell.made, 'run')}, see the notes"
+        return f"no interval after {counted(cell.runs_made, 'run')}, see the notes"
     more = cell.more(goal)
     needs = "more than 200 runs" if more is None else f"about {counted(more, 'more run')}"
     made = counted(cell.runs, "run")

@@ -12,8 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.bench.profiles import Profile
-from pgtop_tune.bench.scripts import BUILTIN_STATEMENTS, check_script, read_script, statements_in
+from pgtop_tune.bench.profiles import BUILTIN_STATEMENTS, Profile, check_script, read_script, statements_in
 from pgtop_tune.experiment.load_run import Cancelled, LoadRun
 from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.compare import baselines
-from pgtop_tune.compare.baselines import Kept, changes
+from pgtop_tune.compare.baselines import KeptRun, changes
 from pgtop_tune.compare.comparison import ConditionOutcome, compare, judge, parse_condition
 from pgtop_tune.compare.sides.opening import open_material
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -198,8 +198,8 @@ def test_a_record_of_any_shape_is_read_or_refused_in_a_sentence(record: object, 
         open_material(path)
 
 
-def kept(day: int, tps: float) -> Kept:
-    return Kept(Path(f"{day}"), day * 86_400_000, "", {"tpcb-like ×16": {"tps": tps, "p99": 10_000.0 / tps}})
+def kept(day: int, tps: float) -> KeptRun:
+    return KeptRun(Path(f"{day}"), day * 86_400_000, "", {"tpcb-like ×16": {"tps": tps, "p99": 10_000.0 / tps}})
 
 
 def test_the_day_on_which_the_level_fell_is_named() -> None:

@@ -18,8 +18,7 @@ from pgtop_tune.advice.proposal import propose
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.datasets.bus import BusPlan
 from pgtop_tune.bench.datasets.bus_make import make_bus
-from pgtop_tune.bench.datasets.pgbench_tables import initialise
-from pgtop_tune.bench.datasets.progress import InitialiseProgress
+from pgtop_tune.bench.datasets.pgbench_tables import InitialiseProgress, initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.changes.model.change import SYSTEM

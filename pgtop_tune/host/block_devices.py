@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +23,8 @@ from pgtop_tune.model.host import DiskCounters
 from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
 from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, MountNamespace, mount_of, namespace_of
 from pgtop_tune.process.path_looks import NO_ANSWER
+
+P = TypeVar("P")
 
 ROOT: Final = Path("/")
 
@@ -73,16 +75,24 @@ def roles_of(directories: Mapping[str, str], sys_root: Path = ROOT, namespace: M
         sys_root: Where /proc and /sys are found; the directories themselves are taken as they are.
         namespace: Of the server; None for ours.
     """
-    devices: dict[str, tuple[str, ...]] = {}
+    placed: list[tuple[str, str]] = []
     unplaced: list[str] = []
     for role, directory in directories.items():
-        found = carriers(directory, sys_root, namespace)
-        if isinstance(found, Unavailable):
-            unplaced.append(f"{role}: {found}")
-            continue
-        for name in found:
-            devices[name] = (*devices.get(name, ()), role)
-    return Roles(devices, tuple(unplaced))
+        names = carriers(directory, sys_root, namespace)
+        if isinstance(names, Unavailable):
+            unplaced.append(f"{role}: {names}")
+        else:
+            placed += [(role, name) for name in names]
+    return Roles(by_place(placed), tuple(unplaced))
+
+
+def by_place(placed: Iterable[tuple[str, P | None]]) -> dict[P, tuple[str, ...]]:
+    """Return the roles of each device or mount, in the order given; a role whose place is unknown is left out."""
+    roles: dict[P, tuple[str, ...]] = {}
+    for role, place in placed:
+        if place is not None:
+            roles[place] = (*roles.get(place, ()), role)
+    return roles
 
 
 def carriers(
@@ -97,15 +107,14 @@ def _carriers(
 ) -> tuple[str, ...] | Unavailable:
     real = namespace.real_path(directory)
     if real is None or namespace.top is None:
-        return _not_readable(directory)
+        return not_readable(directory)
     mount = mount_of(real, namespace.mounts)
-    far = _on_network(mount)
-    if far is not None:
-        return far
+    if mount is not None and mount.kind in NETWORK_KINDS:
+        return Unavailable(Reason.NOT_SUPPORTED, on_network(mount))
     try:
         device = namespace.stat(real).st_dev
     except PermissionError:
-        return _not_readable(directory)
+        return not_readable(directory)
     except TimeoutError:
         on = f" ({mount.kind} at {mount.point})" if mount is not None else ""
         return Unavailable(Reason.NO_ANSWER, f"{directory}{on} {NO_ANSWER}")
@@ -128,14 +137,14 @@ def _carriers(
     return Unavailable(Reason.NOT_SUPPORTED, f"{directory} is on {mount.kind}: {why}")
 
 
-def _not_readable(directory: str) -> Unavailable:
+def not_readable(directory: str) -> Unavailable:
+    """Return the absence of a directory that this process may not look at."""
     return Unavailable(Reason.NO_PERMISSION, f"{directory} is not readable; run as the server's user or root")
 
 
-def _on_network(mount: Mount | None) -> Unavailable | None:
-    if mount is None or mount.kind not in NETWORK_KINDS:
-        return None
-    return Unavailable(Reason.NOT_SUPPORTED, f"on {mount.kind} ({mount.source}): its disks belong to another machine")
+def on_network(mount: Mount) -> str:
+    """Return the reason why a mount of another machine's disks has none here."""
+    return f"on {mount.kind} ({mount.source}): its disks belong to another machine"
 
 
 def _names_below(device: Path) -> tuple[str, ...]:
@@ -189,8 +198,12 @@ def block_devices(sys_root: Path = ROOT) -> BlockDevices:
 
 
 def _kernel_name(device: Path) -> str:
-    """sysfs writes the slash of names like cciss/c0d0 as an exclamation mark."""
     return device.name.replace("!", "/")
+
+
+def sysfs_name(name: str) -> str:
+    """Return the name of a device in sysfs, which writes the slash of cciss/c0d0 as an exclamation mark."""
+    return name.replace("/", "!")
 
 
 # The queues of the disks under the server's directories: their settings, and what kind of disk it is.
@@ -280,8 +293,8 @@ def disks(names: Iterable[str], root: Path) -> tuple[Disk, ...]:
 
 
 def queue(name: str, root: Path) -> Path:
-    """The directory of a device's queue; a slash in a name is an exclamation mark in sysfs."""
-    return root / "sys/block" / name.replace("/", "!") / "queue"
+    """Return the directory of a device's queue."""
+    return root / "sys/block" / sysfs_name(name) / "queue"
 
 
 def _disk(name: str, root: Path) -> Disk:

@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from pgtop_tune.host.kernel_sections import parse_id_list
 from pgtop_tune.host.kernel_text import NO_LIMITS, unsigned
-from pgtop_tune.host.memory_files import parse_id_list
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.process.mount_namespace import Mount

@@ -222,6 +222,14 @@ def text_of(path: Path) -> str:
     return bytes_of(path).decode("utf-8", "replace").strip("\0\t\n\v\f\r ")
 
 
+def link_of(path: Path) -> str:
+    """Return where a symbolic link leads; "" where that cannot be read."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
 def entries_of(directory: Path) -> list[Path]:
     """What is in it, by name; nothing where it cannot be listed."""
     try:

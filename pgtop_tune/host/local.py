@@ -27,6 +27,7 @@ from pgtop_tune.host.block_devices import (
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_sections import (
     NODES_PATH,
+    HugePagePools,
     boot_of,
     choose_disks,
     cpu_section,
@@ -36,6 +37,7 @@ from pgtop_tune.host.kernel_sections import (
     network_section,
     numa_section,
     parse_diskstats,
+    parse_id_list,
     pressure_section,
     untold_figures,
 )
@@ -50,23 +52,24 @@ from pgtop_tune.host.kernel_text import (
     NO_SYSFS,
     KeptFile,
     ProcessFiles,
+    bytes_of,
     kept_descriptors,
     or_why,
     read_once,
     unsigned,
 )
-from pgtop_tune.host.locality import local_postmaster, working_directory
 from pgtop_tune.host.machine_setup import machine_details, read_setup
-from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
 from pgtop_tune.host.mounts import Background, FileSystems
 from pgtop_tune.host.process_files import (
     cpu_ticks,
+    local_postmaster,
     parse_lineage,
     parse_pid_io,
     parse_pid_stat,
     parse_schedstat,
     parse_thread,
     pgbench_processes,
+    working_directory,
 )
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.host_values import busy_ticks
@@ -288,7 +291,7 @@ class LocalHost:
     def set_server(self, postmaster_pid: int) -> None:
         """Says whose control group and mounts count; before `set_directories`. Reads three small files."""
         self._postmaster_pid = postmaster_pid
-        membership = self._read_if_there(f"proc/{postmaster_pid}/cgroup")
+        membership = bytes_of(self._root / f"proc/{postmaster_pid}/cgroup")
         mounts = namespace_of(None, self._root).mounts
         self._group = ServerGroup(parse_membership(membership), mounts, str(postmaster_pid))
 
@@ -360,12 +363,6 @@ class LocalHost:
             file = self._files[path] = KeptFile(self._root / path)
         return file.read()
 
-    def _read_if_there(self, path: str) -> bytes:
-        try:
-            return read_once(self._root / path)
-        except OSError:
-            return b""
-
     def _namespace(self) -> MountNamespace:
         return namespace_of(self._postmaster_pid, self._root)
 
@@ -405,7 +402,7 @@ class LocalHost:
         if now_s >= self._numa_due_s or self._numa is NOT_YET:
             self._numa_due_s = now_s + sections.numa.every_s
             if self._nodes is None:
-                self._nodes = parse_id_list(self._read_if_there(NODES_PATH))
+                self._nodes = parse_id_list(bytes_of(self._root / NODES_PATH))
             nodes = self._nodes
             self._numa = (
                 or_why(lambda: numa_section(now_s, self._read, nodes), NO_NUMA)
@@ -493,7 +490,6 @@ class LocalHost:
         except (OSError, ValueError):
             return found
         for name in names:
-            stat = self._read_if_there(f"proc/{pid}/task/{name}/stat")
-            if stat:
-                found.append(parse_thread(pid, stat, self._read_if_there(f"proc/{pid}/task/{name}/schedstat")))
+            if stat := bytes_of(tasks / name / "stat"):
+                found.append(parse_thread(pid, stat, bytes_of(tasks / name / "schedstat")))
         return found

@@ -20,9 +20,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.host import block_devices
-from pgtop_tune.host.block_devices import queue
-from pgtop_tune.host.kernel_text import or_why, read_once, text_of
-from pgtop_tune.host.memory_files import parse_meminfo
+from pgtop_tune.host.block_devices import by_place, queue
+from pgtop_tune.host.kernel_sections import parse_meminfo
+from pgtop_tune.host.kernel_text import link_of, or_why, read_once, text_of
 from pgtop_tune.host.open_files import parse_limit
 from pgtop_tune.host.system_settings import default_page_bytes, live_value, names, path_of, settings
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -58,7 +58,7 @@ def in_step(timex: bytes) -> bool:
     return not status & _UNSYNCHRONISED
 
 
-_CLOCK: Final = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+_CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
 _DMI: Final = ("sys_vendor", "product_name")
 _CONTAINERS: Final = (".dockerenv", "run/.containerenv", "run/systemd/container")
 _NO_OPTIONS: Final = ("upperdir=", "lowerdir=", "workdir=")
@@ -94,7 +94,7 @@ def read_setup(
         cpu_model=" ".join(models[0].split()) if models else "",
         sockets=len(sockets) or None,
         virtualisation=_virtualisation(root, below),
-        clock_source=text_of(root / _CLOCK),
+        clock_source=text_of(root / _CLOCK / "current_clocksource"),
         settings=tuple(_settings(root)),
         disks=tuple(_disk(name, roles, root) for name, roles in devices.items() if queue(name, root).is_dir()),
         mounts=tuple(_mounts(directories, namespace or namespace_of(None, root))),
@@ -179,7 +179,6 @@ _MAGIC: Final = re.compile(rb"(.{4})" + b"".join(number.to_bytes(4, "little") fo
 """Version / 100, FUNC_MAX_ARGS, INDEX_MAX_KEYS and NAMEDATALEN of Pg_magic_struct (fmgr.h)."""
 _LIBRARY_BYTES: Final = 64 << 20
 _FLUSHES_NOTHING: Final = re.compile(r"/\S*/(?:libeatmydata|nosync|libnosync)\.so\S*")
-_CLOCK_SOURCES: Final = "sys/devices/system/clocksource/clocksource0"
 NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "which process is the postmaster is not known")
 
 
@@ -209,9 +208,13 @@ def machine_details(
         ),
         mounts=tuple(_with_kind_below(mount, root) for mount in mount_points(mounts)),
         unplaced=tuple(role for role, mount in mounts.items() if mount is None and namespace.mounts),
-        postmaster=NO_POSTMASTER if postmaster_pid is None else postmaster(postmaster_pid, root),
-        clock_source=text_of(root / _CLOCK_SOURCES / "current_clocksource"),
-        clock_sources=tuple(text_of(root / _CLOCK_SOURCES / "available_clocksource").split()),
+        postmaster=(
+            NO_POSTMASTER
+            if postmaster_pid is None
+            else or_why(lambda: _postmaster(postmaster_pid, root), f"no process {postmaster_pid} here")
+        ),
+        clock_source=text_of(root / _CLOCK / "current_clocksource"),
+        clock_sources=tuple(text_of(root / _CLOCK / "available_clocksource").split()),
         numa_nodes=facts.numa_nodes,
         huge_page_bytes=facts.huge_page_bytes,
         virtual=_virtual(text_of(root / "proc/cpuinfo")),
@@ -237,16 +240,6 @@ def _with_kind_below(mount: MountPoint, root: Path) -> MountPoint:
     return mount if below is None else replace(mount, kind_below=below.kind)
 
 
-def postmaster(pid: int, root: Path) -> PostmasterFacts | Unavailable:
-    """The postmaster's process.
-
-    Args:
-        pid: Of the postmaster.
-        root: Where /proc is found.
-    """
-    return or_why(lambda: _postmaster(pid, root), f"no process {pid} here")
-
-
 def _postmaster(pid: int, root: Path) -> PostmasterFacts:
     home = root / f"proc/{pid}"
     soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
@@ -258,18 +251,14 @@ def _postmaster(pid: int, root: Path) -> PostmasterFacts:
         children_adj=max(known, default=None),
         open_files_soft=soft,
         open_files_hard=hard,
-        stderr=_target(home / "fd/2"),
+        stderr=link_of(home / "fd/2"),
         no_flushes=_no_flushes(home),
     )
 
 
 def _no_flushes(home: Path) -> str:
     """Return the library that a process has in place of fsync, and which does nothing."""
-    try:
-        text = (home / "maps").read_text(errors="replace")
-    except OSError:
-        return ""
-    library = _FLUSHES_NOTHING.search(text)
+    library = _FLUSHES_NOTHING.search(text_of(home / "maps"))
     return library[0] if library else ""
 
 
@@ -288,23 +277,12 @@ def library_major(path: str, namespace: MountNamespace) -> int | None:
     return majors.pop() if len(majors) == 1 else None
 
 
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except OSError:
-        return ""
-
-
 def mount_points(mounts: Mapping[str, Mount | None]) -> tuple[MountPoint, ...]:
     """Return the mounts that hold something, each once with its roles.
 
     Args:
         mounts: By role; None where it cannot be told.
     """
-    roles: dict[Mount, tuple[str, ...]] = {}
-    for role, mount in mounts.items():
-        if mount is not None:
-            roles[mount] = (*roles.get(mount, ()), role)
     return tuple(
         MountPoint(
             point=mount.point,
@@ -313,7 +291,7 @@ def mount_points(mounts: Mapping[str, Mount | None]) -> tuple[MountPoint, ...]:
             options=tuple(dict.fromkeys((*mount.flags, *mount.options))),
             roles=names,
         )
-        for mount, names in roles.items()
+        for mount, names in by_place(mounts.items()).items()
     )
 
 

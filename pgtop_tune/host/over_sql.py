@@ -9,10 +9,18 @@ import struct
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.host.block_devices import BlockDevices, DiskCap, Roles, server_directories, with_cap
+from pgtop_tune.host.block_devices import (
+    BlockDevices,
+    DiskCap,
+    Roles,
+    by_place,
+    on_network,
+    server_directories,
+    sysfs_name,
+    with_cap,
+)
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_sections import (
     ARC_PATH,
@@ -22,6 +30,7 @@ from pgtop_tune.host.kernel_sections import (
     NETWORK_PATH,
     NODES_PATH,
     PRESSURE_PATHS,
+    USUAL_PAGE_BYTES,
     boot_of,
     choose_disks,
     cpu_section,
@@ -33,12 +42,14 @@ from pgtop_tune.host.kernel_sections import (
     node_paths,
     numa_section,
     parse_diskstats,
+    parse_id_list,
+    pool_paths,
     pressure_section,
     speed_path,
     untold_figures,
+    with_pools,
 )
 from pgtop_tune.host.kernel_text import NO_DISKSTATS, NO_LIMITS, NO_NETWORK, NO_NUMA, NO_PROC, NO_PSI, or_why
-from pgtop_tune.host.memory_files import USUAL_PAGE_BYTES, parse_id_list, pool_paths, with_pools
 from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat, parse_schedstat
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
@@ -66,17 +77,10 @@ _LAYERS_MOST: Final = 4
 _LINKED: Final = "wal: over SQL it cannot be seen whether pg_wal is a symbolic link to another disk"
 
 
-class DiskLayout(Struct, frozen=True):
-    """What `choose_disks` needs to know."""
-
-    devices: BlockDevices
-    roles: Roles
-
-
 async def layout_of(
     read: ReadMany, diskstats: bytes, mounts: Sequence[Mount], directories: Mapping[str, str]
-) -> DiskLayout:
-    """Whole disks and the roles of the server's directories, which are taken by their names.
+) -> tuple[BlockDevices, Roles]:
+    """Return the whole disks and the roles of the server's directories, which are taken by their names.
 
     Args:
         read: See `ReadMany`.
@@ -90,7 +94,7 @@ async def layout_of(
     present = await read([_dev(name) for name in names])
     whole = frozenset(name for name in names if _dev(name) in present)
     tree = _Tree(read, names, whole)
-    roles: dict[str, tuple[str, ...]] = {}
+    placed: list[tuple[str, str]] = []
     unplaced: list[str] = []
     for role, directory in directories.items():
         mount = mount_of(directory, mounts)
@@ -101,10 +105,9 @@ async def layout_of(
         if start is None:
             unplaced.append(f"{role}: {_why(directory, mount)}")
             continue
-        for name in await tree.below(start):
-            roles[name] = (*roles.get(name, ()), role)
+        placed += [(role, name) for name in await tree.below(start)]
     devices = BlockDevices(whole, frozenset(tree.stacked) | {name for name in whole if name.startswith(("dm-", "md"))})
-    return DiskLayout(devices, Roles(roles, tuple(unplaced)))
+    return devices, Roles(by_place(placed), tuple(unplaced))
 
 
 class _Tree:
@@ -119,7 +122,7 @@ class _Tree:
     async def below(self, name: str, layers_left: int = _LAYERS_MOST) -> tuple[str, ...]:
         """The whole disk or volume itself, then what that is made of; no name twice."""
         disk = self._disk_of(name)
-        paths = {f"sys/block/{_escaped(disk)}/slaves/{_escaped(other)}/dev": other for other in self._names}
+        paths = {f"sys/block/{sysfs_name(disk)}/slaves/{sysfs_name(other)}/dev": other for other in self._names}
         slaves = [paths[path] for path in await self._read(list(paths))] if layers_left else []
         found = [disk]
         for slave in slaves:
@@ -135,12 +138,7 @@ class _Tree:
 
 
 def _dev(name: str) -> str:
-    return f"sys/block/{_escaped(name)}/dev"
-
-
-def _escaped(name: str) -> str:
-    """sysfs writes the slash of names like cciss/c0d0 as an exclamation mark."""
-    return name.replace("/", "!")
+    return f"sys/block/{sysfs_name(name)}/dev"
 
 
 def _by_source(mount: Mount, names: Sequence[str]) -> str | None:
@@ -153,7 +151,7 @@ def _why(directory: str, mount: Mount | None) -> str:
     if mount is None:
         return f"{directory} is on no mount that the server's /proc shows"
     if mount.kind in NETWORK_KINDS:
-        return f"on {mount.kind} ({mount.source}): its disks belong to another machine"
+        return on_network(mount)
     return f"{directory} is on {mount.kind} ({mount.source}): its device is not in /proc/diskstats"
 
 
@@ -204,7 +202,7 @@ class SqlHost:
         self._facts: HostFacts | None = None
         self._refused: set[str] = set()
         self._search_due_s = 0.0
-        self._layout = DiskLayout(BlockDevices(frozenset(), frozenset()), Roles({}))
+        self._devices, self._roles = BlockDevices(frozenset(), frozenset()), Roles({})
         self._group: ServerGroup | None = None
         self._nodes: tuple[int, ...] = ()
         self._arc_paths: tuple[str, ...] = ()
@@ -366,7 +364,8 @@ class SqlHost:
         self._group = ServerGroup(parse_membership(own.get("proc/self/cgroup", b"")), mounts)
         self._slow_due_s = self._search_due_s = 0.0
         directories = server_directories(data_directory, places) if data_directory else {}
-        self._layout = await layout_of(self._there, found.get(_DISKSTATS, b""), mounts, directories)
+        diskstats = found.get(_DISKSTATS, b"")
+        self._devices, self._roles = await layout_of(self._there, diskstats, mounts, directories)
         return self._facts
 
     def _slow_paths(self) -> list[str]:
@@ -386,7 +385,7 @@ class SqlHost:
         return sample
 
     def _disks(self, at_s: float, read: Callable[[str], bytes]) -> DiskSample:
-        roles, devices = self._layout.roles, self._layout.devices
+        roles, devices = self._roles, self._devices
         chosen = choose_disks(parse_diskstats(read(_DISKSTATS)), devices.whole, devices.stacked, roles.devices)
         return DiskSample(at_s, tuple(with_cap(disk, self._caps) for disk in chosen), roles.unplaced)
 

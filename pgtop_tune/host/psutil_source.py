@@ -2,6 +2,8 @@
 
 The only module that imports psutil, and only when one of these is made. Counters and clocks are those of `host.local`;
 `host.psutil_rows` has which figure comes from where, and why others do not.
+
+Processes as psutil sees them: the server's, pgbench and ourselves. `host.psutil_source` hands in the module.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from pgtop_tune.host import psutil_rows as rows
-from pgtop_tune.host.block_devices import DiskCap, Roles, server_directories, with_cap
+from pgtop_tune.host.block_devices import DiskCap, Roles, by_place, not_readable, server_directories, with_cap
 from pgtop_tune.host.kernel_sections import choose_disks
 from pgtop_tune.host.mounts import FileSystems
-from pgtop_tune.host.psutil_processes import FAILURES, PsutilProcesses, io_of
+from pgtop_tune.host.process_files import MOST_PGBENCH, PGBENCH, RSS_STEP, another_start, is_server_name, not_here
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import (
@@ -29,6 +31,7 @@ from pgtop_tune.model.host import (
     InterfaceCounters,
     MemorySample,
     NetworkSample,
+    ProcessCounters,
     ProcessSample,
     ThreadCounters,
     UntoldFigure,
@@ -50,7 +53,150 @@ def _imported() -> Any:
     return psutil
 
 
-class PsutilHost:
+FAILURES: Final = (OSError, RuntimeError, ValueError, KeyError, IndexError, TypeError)
+"""What else psutil ends with where the system hides something from it: IndexError without any process."""
+_THREADS_MOST: Final = 128
+
+
+def io_of(process: Any) -> Any:
+    """Bytes it read and wrote; None where psutil has no such method (macOS)."""
+    return process.io_counters() if hasattr(process, "io_counters") else None
+
+
+class PsutilProcesses:
+    """Reads processes.
+
+    Args:
+        psutil: The module.
+        platform: See `psutil_rows.system`.
+        ticks_per_s: In which CPU times are counted.
+    """
+
+    def __init__(self, psutil: Any, platform: str, ticks_per_s: int) -> None:
+        self._psutil = psutil
+        self._platform = platform
+        self._ticks = ticks_per_s
+        self._boot_s: float | None = None
+
+    def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable:
+        """See `process_files.local_postmaster`, which reads the same of /proc."""
+        try:
+            backend = self._psutil.Process(backend_pid)
+            parent = self._psutil.Process(backend.ppid())
+            names, started_s = (backend.name(), parent.name()), backend.create_time()
+        except (self._psutil.Error, *FAILURES):
+            return not_here(f"no server process {backend_pid} here")
+        if not all(map(is_server_name, names)):
+            return not_here(f"process {backend_pid} here is not a PostgreSQL backend")
+        return another_start(backend_pid, started_s, backend_start_ms) or int(parent.pid)
+
+    def working_directory(self, pid: int) -> str | None:
+        """Where a process works: for a postmaster its data directory. None when we may not look."""
+        try:
+            return str(self._psutil.Process(pid).cwd()) or None
+        except (self._psutil.Error, *FAILURES):
+            return None
+
+    def pgbench_processes(self, besides: Collection[int] = ()) -> tuple[int, ...]:
+        """Return the pids of programs called pgbench, of any user, ascending; the first eight.
+
+        Args:
+            besides: Of no use here: psutil knows the names of all processes.
+        """
+        try:
+            found = [process.pid for process in self._psutil.process_iter(["name"]) if process.info["name"] == PGBENCH]
+        except (self._psutil.Error, *FAILURES):
+            return ()
+        return tuple(sorted(found)[:MOST_PGBENCH])
+
+    def look_at(
+        self, at_s: float, pids: Sequence[int], io_pids: Collection[int], thread_pids: Collection[int]
+    ) -> ProcessSample:
+        """One look; processes that are gone, or closed to us (other users' on macOS), are left out."""
+        wanted = frozenset(io_pids)
+        refused = 0
+        found: list[ProcessCounters] = []
+        for pid in dict.fromkeys(pids):
+            try:
+                process = self._psutil.Process(pid)
+                with process.oneshot():
+                    io, is_refused = self._io(process) if pid in wanted else ({}, False)
+                    found.append(self._counters(process, io))
+                refused += is_refused
+            except self._psutil.AccessDenied:
+                refused += 1
+            except self._psutil.NoSuchProcess:
+                continue
+        if pids and not found and not self._sees_ourselves():
+            raise NotImplementedError("it does not find even our own process")
+        return ProcessSample(at_s=at_s, processes=tuple(found), io_refused=refused, threads=self.threads(thread_pids))
+
+    def _sees_ourselves(self) -> bool:
+        try:
+            self._psutil.Process()
+        except self._psutil.Error:
+            return False
+        return True
+
+    def _counters(self, process: Any, io: Mapping[str, int | None]) -> ProcessCounters:
+        times = process.cpu_times()
+        told = times._asdict()
+        waited_s = told.get("iowait")
+        reaped_s = told.get("children_user", 0.0) + told.get("children_system", 0.0)
+        return ProcessCounters(
+            pid=process.pid,
+            start_ticks=self._start_ticks(process),
+            state=rows.STATES.get(process.status(), "?"),
+            user_ticks=round(times.user * self._ticks),
+            system_ticks=round(times.system * self._ticks),
+            rss_bytes=process.memory_info().rss // RSS_STEP * RSS_STEP,
+            delay_ticks=None if waited_s is None else round(waited_s * self._ticks),
+            read_bytes=io.get("read_bytes"),
+            write_bytes=io.get("write_bytes"),
+            reaped_ticks=round(reaped_s * self._ticks),
+        )
+
+    def _start_ticks(self, process: Any) -> int:
+        """Ticks after boot. On Linux psutil adds the boot by today's wall clock to a start that it does not move with;
+        elsewhere the kernel keeps the start itself by the wall clock of then."""
+        if self._boot_s is None or self._platform == rows.LINUX:
+            self._boot_s = float(self._psutil.boot_time())
+        return max(round((float(process.create_time()) - self._boot_s) * self._ticks), 0)
+
+    def _io(self, process: Any) -> tuple[Mapping[str, int | None], bool]:
+        """Bytes read and written, and whether they were refused."""
+        try:
+            said = io_of(process)
+        except self._psutil.AccessDenied:
+            return {}, True
+        return ({} if said is None else rows.fields_of(rows.PROCESS_IO, said, self._platform)), False
+
+    def _threads(self, pid: int) -> list[ThreadCounters]:
+        try:
+            process = self._psutil.Process(pid)
+            started, said = self._start_ticks(process), process.threads()
+        except (self._psutil.Error, *FAILURES):
+            return []
+        return [
+            ThreadCounters(
+                tid=thread.id,
+                pid=pid,
+                start_ticks=started,
+                user_ticks=round(thread.user_time * self._ticks),
+                system_ticks=round(thread.system_time * self._ticks),
+                run_delay_ms=None,
+            )
+            for thread in sorted(said)[:_THREADS_MOST]
+        ]
+
+    def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
+        """Every thread of these processes, at most 128 of each; those of macOS have no number that stays theirs."""
+        if self._platform not in (rows.LINUX, "freebsd"):
+            return ()
+        return tuple(thread for pid in pids for thread in self._threads(pid))
+
+
+class PsutilHost(PsutilProcesses):
     """Samples the machine we run on. Every section fails on its own and says why.
 
     Args:
@@ -69,38 +215,21 @@ class PsutilHost:
         psutil: Any = None,
         platform: str = sys.platform,
     ) -> None:
+        super().__init__(_imported() if psutil is None else psutil, rows.system(platform), os.sysconf("SC_CLK_TCK"))
         self._clock = clock
-        self._psutil = _imported() if psutil is None else psutil
-        self._platform = rows.system(platform)
         self._caps = {cap.device: cap for cap in caps}
         self._file_systems = FileSystems(clock)
-        self._ticks = os.sysconf("SC_CLK_TCK")
-        self._processes = PsutilProcesses(self._psutil, self._platform, self._ticks)
         self._facts: HostFacts | None = None
         self._roles = Roles({})
         self._places: Mapping[str, Mount | Unavailable] = {}
         self._speeds: dict[str, int | None] = {}
         self._speeds_due_s = 0.0
 
-    # The port that `sampling.host_sampler` has.
-
     def facts(self) -> HostFacts | Unavailable:
         """What does not change while we look; read once. There whatever else psutil may not see."""
         if self._facts is None:
             self._facts = self._read_facts()
         return self._facts
-
-    def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable:
-        """See `PsutilProcesses.postmaster`."""
-        return self._processes.postmaster(backend_pid, backend_start_ms)
-
-    def working_directory(self, pid: int) -> str | None:
-        """See `PsutilProcesses.working_directory`."""
-        return self._processes.working_directory(pid)
-
-    def pgbench_processes(self, besides: Collection[int] = ()) -> tuple[int, ...]:
-        """See `PsutilProcesses.pgbench`, which knows all processes anyway."""
-        return self._processes.pgbench()
 
     def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
         """See `host.local.LocalHost.set_directories`. Call it off the event loop."""
@@ -128,17 +257,18 @@ class PsutilHost:
         seen: ProcessSample | Unavailable | None = None,
     ) -> HostSample:
         """One look at the machine; see `host.local.LocalHost.sample`. Resting processes are looked at as well."""
-
-        def look_at_processes() -> ProcessSample:
-            return self._processes.sample(self._clock(), pids, io_pids, thread_pids)
-
+        at_s = self._clock()
         return HostSample(
             facts=self.facts(),
             cpu=self._or_why(self._cpu, "CPU times"),
             memory=self._or_why(self._memory, "memory"),
             pressure=rows.NO_PRESSURE,
             disks=self._or_why(self._disks, "disks"),
-            processes=self._or_why(look_at_processes, "processes") if seen is None else seen,
+            processes=(
+                self._or_why(lambda: self.look_at(at_s, pids, io_pids, thread_pids), "processes")
+                if seen is None
+                else seen
+            ),
             network=self._or_why(self._network, "network interfaces"),
             file_systems=self._file_systems.sample(),
             numa=rows.NO_NUMA,
@@ -147,14 +277,8 @@ class PsutilHost:
             setup=rows.NO_SETUP,
         )
 
-    def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
-        """See `PsutilProcesses.threads`."""
-        return self._processes.threads(pids)
-
     def close(self) -> None:
         """Nothing is kept open."""
-
-    # What is read.
 
     def _or_why(self, read: Callable[[], _T], what: str) -> _T | Unavailable:
         """What psutil says; its failure as absence. On Linux it reads /proc itself and fails where that is hidden."""
@@ -342,7 +466,7 @@ def _place(path: str, namespace: MountNamespace) -> Mount | Unavailable:
     """The mount of a directory, symbolic links followed unless they are on another machine's disks; or why not."""
     real = namespace.real_path(path)
     if real is None:
-        return Unavailable(Reason.NO_PERMISSION, f"{path} is not readable; run as the server's user or root")
+        return not_readable(path)
     mount = mount_of(real, namespace.mounts)
     if mount is None or mount.kind not in NETWORK_KINDS:
         try:
@@ -360,15 +484,15 @@ def _device(source: str) -> str:
 
 
 def _roles(places: Mapping[str, Mount | Unavailable], names: Collection[str]) -> Roles:
-    devices: dict[str, tuple[str, ...]] = {}
+    placed: list[tuple[str, str]] = []
     unplaced: list[str] = []
     for role, place in places.items():
         if isinstance(place, Unavailable):
             unplaced.append(f"{role}: {place}")
         # A volume's name is a link to the device that is counted.
         elif disk := rows.disk_under(_device(place.source), names):
-            devices[disk] = (*devices.get(disk, ()), role)
+            placed.append((role, disk))
         else:
             on = f" ({place.kind} on {place.source})" if place.source else ""
             unplaced.append(f"{role}: psutil does not tell its disk{on}")
-    return Roles(devices, tuple(unplaced))
+    return Roles(by_place(placed), tuple(unplaced))

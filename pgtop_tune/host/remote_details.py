@@ -25,7 +25,7 @@ from pgtop_tune.process.mount_namespace import Mount, mount_of, parse_mountinfo
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
 _MOUNTS: Final = "proc/self/mountinfo"
-_OWN: Final = "proc/self/stat"
+_BACKEND: Final = "proc/self/stat"
 _FIXED: Final = (
     *map(path_of, SYSCTLS),
     *map(path_of, TRANSPARENT),
@@ -57,7 +57,7 @@ async def remote_details(
     Returns:
         Unavailable in the server's words when it does not hand out its files.
     """
-    own = await read_files([f"/{_OWN}"])
+    own = await read_files([f"/{_BACKEND}"])
     if isinstance(own, Unavailable):
         return own
     if own[0] is None:

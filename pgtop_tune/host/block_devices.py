@@ -1,4 +1,4 @@
-"""Which disks carry a directory of the server's (partitions, LVM, md and btrfs resolved down to whole disks), and their
+"""Disks that carry a directory of the server (partitions, LVM, md and btrfs resolved down to whole disks), and their
 queues.
 
 Sources: Documentation/ABI/stable/sysfs-block (slaves, partition), Documentation/admin-guide/devices.rst,
@@ -39,7 +39,7 @@ _NO_DISK: Final = {
 
 
 class Roles(Struct, frozen=True):
-    """What the server keeps where.
+    """Devices by what the server keeps on them.
 
     Attributes:
         devices: Roles per name in /proc/diskstats: the volume a directory lies on and every whole disk below it.
@@ -51,7 +51,7 @@ class Roles(Struct, frozen=True):
 
 
 def server_directories(data_directory: str, places: ServerPlaces = NOWHERE_ELSE) -> dict[str, str]:
-    """Role → directory of a server.
+    """Return the directories of a server by role.
 
     Args:
         data_directory: As SHOW data_directory has it.
@@ -60,13 +60,15 @@ def server_directories(data_directory: str, places: ServerPlaces = NOWHERE_ELSE)
     directories = {"data": data_directory, "wal": os.path.join(data_directory, "pg_wal")}
     located = dict(places.tablespaces)
     temporary = [located[name] for name in places.temp_tablespaces if name in located]
-    directories |= {f"temp {number}" if number > 1 else "temp": place for number, place in enumerate(temporary, 1)}
-    directories |= {f"tablespace {name}": place for name, place in places.tablespaces}
+    directories |= {
+        f"temp {number}" if number > 1 else "temp": directory for number, directory in enumerate(temporary, 1)
+    }
+    directories |= {f"tablespace {name}": directory for name, directory in places.tablespaces}
     return directories | ({"log": places.log_directory} if places.log_directory else {})
 
 
 def roles_of(directories: Mapping[str, str], sys_root: Path = ROOT, namespace: MountNamespace | None = None) -> Roles:
-    """Finds the devices of every directory.
+    """Find the devices of every directory.
 
     Looks at directories, and waits for one that does not answer: make the call off the event loop.
 
@@ -89,16 +91,17 @@ def roles_of(directories: Mapping[str, str], sys_root: Path = ROOT, namespace: M
 def by_place(placed: Iterable[tuple[str, P | None]]) -> dict[P, tuple[str, ...]]:
     """Return the roles of each device or mount, in the order given; a role whose place is unknown is left out."""
     roles: dict[P, tuple[str, ...]] = {}
-    for role, place in placed:
-        if place is not None:
-            roles[place] = (*roles.get(place, ()), role)
+    for role, location in placed:
+        if location is not None:
+            roles[location] = (*roles.get(location, ()), role)
     return roles
 
 
 def carriers(
     directory: str, sys_root: Path = ROOT, namespace: MountNamespace | None = None
 ) -> tuple[str, ...] | Unavailable:
-    """The block devices under a directory: the volume or whole disk first, then the disks a volume is made of."""
+    """Return the block devices under a directory: the volume or whole disk first, then the disks that a volume is made
+    of."""
     return _carriers(directory, namespace or namespace_of(None, sys_root), sys_root, _OVERLAYS_DEEP)
 
 
@@ -133,8 +136,8 @@ def _carriers(
     names = _names_of_sources(mount, sys_root)
     if names:
         return names
-    why = _NO_DISK.get(mount.kind, "there is no block device under it")
-    return Unavailable(Reason.NOT_SUPPORTED, f"{directory} is on {mount.kind}: {why}")
+    reason = _NO_DISK.get(mount.kind, "there is no block device under it")
+    return Unavailable(Reason.NOT_SUPPORTED, f"{directory} is on {mount.kind}: {reason}")
 
 
 def not_readable(directory: str) -> Unavailable:
@@ -148,7 +151,8 @@ def on_network(mount: Mount) -> str:
 
 
 def _names_below(device: Path) -> tuple[str, ...]:
-    """The whole disk or volume of a directory of /sys/devices, then what that is made of; no name twice."""
+    """Return the whole disk or volume of a directory of /sys/devices, then the disks that it is made of; no
+    name twice."""
     if (device / "partition").exists():
         device = device.parent
     below = [name for slave in entries_of(device / "slaves") for name in _names_below(slave.resolve())]
@@ -156,7 +160,8 @@ def _names_below(device: Path) -> tuple[str, ...]:
 
 
 def _names_of_sources(mount: Mount, sys_root: Path) -> tuple[str, ...]:
-    """For a file system without a device number of its own (btrfs, bcachefs): the devices it names as its source."""
+    """Return the devices that a file system without a device number of its own (btrfs, bcachefs)
+    names as its source."""
     nodes = [_node(source, sys_root) for source in mount.source.split(":") if source.startswith("/dev/")]
     blocks = sys_root / "sys/class/block"
     for members in entries_of(sys_root / "sys/fs/btrfs"):
@@ -168,7 +173,7 @@ def _names_of_sources(mount: Mount, sys_root: Path) -> tuple[str, ...]:
 
 
 def _node(source: str, sys_root: Path) -> str:
-    """Kernel name of a device file: /dev/sda1 → sda1, /dev/mapper/vg-data → dm-0."""
+    """Return the kernel's name of a device file: /dev/sda1 → sda1, /dev/mapper/vg-data → dm-0."""
     name = source.rpartition("/")[2]
     for volume in entries_of(sys_root / "sys/class/block"):
         if volume.name.startswith("dm-") and text_of(volume / "dm/name") == name:
@@ -180,19 +185,19 @@ class BlockDevices(Struct, frozen=True):
     """Names of /proc/diskstats by kind.
 
     Attributes:
-        whole: Everything but partitions.
+        whole_disks: Everything but partitions.
         stacked: Those made of other devices: LVM, dm-crypt, md, bcache.
     """
 
-    whole: frozenset[str]
+    whole_disks: frozenset[str]
     stacked: frozenset[str]
 
 
 def block_devices(sys_root: Path = ROOT) -> BlockDevices:
-    """What /sys/block has now; empty where sysfs cannot be read."""
+    """Return the devices of /sys/block; none where sysfs cannot be read."""
     present = entries_of(sys_root / "sys/block")
     return BlockDevices(
-        whole=frozenset(map(_kernel_name, present)),
+        whole_disks=frozenset(map(_kernel_name, present)),
         stacked=frozenset(_kernel_name(device) for device in present if entries_of(device / "slaves")),
     )
 
@@ -219,7 +224,7 @@ _HINT: Final = "for example --disk-cap vda=6000iops,90MB/s"
 
 
 class DiskCap(Struct, frozen=True):
-    """The most a device does; None where nothing is said.
+    """Limits of a device, as the operator states them; None where nothing is stated.
 
     Attributes:
         device: Name in /proc/diskstats.
@@ -233,7 +238,7 @@ class DiskCap(Struct, frozen=True):
 
 
 def parse_disk_cap(text: str) -> DiskCap:
-    """One device and its limits: "nvme1n1=16000iops", "vda=6000iops,90MB/s"; MB is 10^6 bytes, MiB 2^20.
+    """Return a device and its limits: "nvme1n1=16000iops", "vda=6000iops,90MB/s"; MB is 10^6 bytes, MiB 2^20.
 
     Raises:
         UsageProblem: The text is of another form.
@@ -242,20 +247,20 @@ def parse_disk_cap(text: str) -> DiskCap:
     name = device.strip().removeprefix("/dev/")
     if not equals or not re.fullmatch(r"[\w!/.-]{1,64}", name, re.ASCII):
         raise UsageProblem(f"{text!r} is not DEVICE=LIMIT", _HINT)
-    found: dict[bool, float] = {}
+    values: dict[bool, float] = {}
     for limit in limits.split(","):
         match = _LIMIT.fullmatch(limit.strip())
         if match is None or not (value := float(match[1]) * _SCALE[match[2].lower()]):
             raise UsageProblem(f"{limit.strip()!r} is not a limit of a disk", _HINT)
         is_iops = match[2].lower().endswith("iops")
-        if is_iops in found:
+        if is_iops in values:
             raise UsageProblem(f"{text!r} gives the same limit twice", _HINT)
-        found[is_iops] = value
-    return DiskCap(name, found.get(True), found.get(False))
+        values[is_iops] = value
+    return DiskCap(name, values.get(True), values.get(False))
 
 
 def with_cap(disk: DiskCounters, caps: Mapping[str, DiskCap]) -> DiskCounters:
-    """The device with what was said of it, by name."""
+    """Return the device with the limits that the operator states for its name."""
     cap = caps.get(disk.name)
     return disk if cap is None else replace(disk, cap_iops=cap.iops, cap_bytes_per_s=cap.bytes_per_s)
 
@@ -283,7 +288,7 @@ class Disk(Struct, frozen=True):
 
 
 def disks(names: Iterable[str], root: Path) -> tuple[Disk, ...]:
-    """The named devices that have a queue, in the order given.
+    """Return the named devices that have a queue, in the order given.
 
     Args:
         names: As in /proc/diskstats: of `block_devices.carriers`.

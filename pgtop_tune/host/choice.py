@@ -1,4 +1,4 @@
-"""Which source of this machine's numbers there is, and what all of them offer."""
+"""Sources of this machine's numbers: their common port, and the choice of one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgtop_tune.model.machine import NOWHERE_ELSE, MachineDetails, ServerPlaces
 
 
 class Host(Protocol):
-    """This machine; what the methods do stands in `LocalHost`."""
+    """A source of this machine's numbers; `LocalHost` documents the methods."""
 
     sees_without_processes: bool
     """Whether there is more to see where the server's processes are hidden than the server itself hands out."""
@@ -36,7 +36,7 @@ class Host(Protocol):
         io_pids: Collection[int] = (),
         thread_pids: Collection[int] = (),
         resting: Collection[int] = (),
-        seen: ProcessSample | Unavailable | None = None,
+        processes: ProcessSample | Unavailable | None = None,
     ) -> HostSample: ...
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]: ...
     def close(self) -> None: ...
@@ -51,7 +51,7 @@ def host_of(
     root: Path = ROOT,
     caps: Sequence[DiskCap] = (),
 ) -> Host:
-    """The source that the operator wants; psutil is imported only where it is used.
+    """Return the source that the operator wants; psutil is imported only where it is used.
 
     Args:
         clock: Seconds on the session's monotonic clock.

@@ -51,7 +51,7 @@ USUAL_PAGE_BYTES: Final = (2 << 20, 1 << 30)
 
 
 def pool_paths(page_bytes: int) -> tuple[str, ...]:
-    """The files of a pool: pages in all, free, reserved, surplus."""
+    """Return the files of a pool: total, free, reserved and surplus pages."""
     directory = f"{_POOLS}/hugepages-{page_bytes // 1024}kB"
     return tuple(f"{directory}/{name}_hugepages" for name in ("nr", "free", "resv", "surplus"))
 
@@ -59,29 +59,29 @@ def pool_paths(page_bytes: int) -> tuple[str, ...]:
 def with_pools(
     default: tuple[HugePages, ...], sizes: Iterable[int], read: Callable[[str], bytes]
 ) -> tuple[HugePages, ...]:
-    """The default pool and every other pool that holds a page, by size; a pool that cannot be read is left out.
+    """Return the default pool and every other pool that holds a page, by size; a pool that cannot be read is left out.
 
     Args:
         default: What /proc/meminfo shows.
         sizes: Page sizes in bytes to look for.
         read: Content of a file by its path without the leading slash; raises OSError.
     """
-    known = {pool.page_bytes for pool in default}
-    others = (_pool(page_bytes, read) for page_bytes in sizes if page_bytes not in known)
-    return tuple(sorted((*default, *filter(None, others)), key=lambda pool: pool.page_bytes))
+    default_sizes = {pool.page_bytes for pool in default}
+    pools = (_pool(page_bytes, read) for page_bytes in sizes if page_bytes not in default_sizes)
+    return tuple(sorted((*default, *filter(None, pools)), key=lambda pool: pool.page_bytes))
 
 
 def _pool(page_bytes: int, read: Callable[[str], bytes]) -> HugePages | None:
-    total, *rest = pool_paths(page_bytes)
+    total, *parts = pool_paths(page_bytes)
     try:
         pages = unsigned(read(total).strip())
-        return HugePages(page_bytes, pages, *(unsigned(read(path).strip()) for path in rest)) if pages else None
+        return HugePages(page_bytes, pages, *(unsigned(read(path).strip()) for path in parts)) if pages else None
     except (OSError, ValueError):
         return None
 
 
 class HugePagePools:
-    """The pools that /proc/meminfo does not show: those of other than the default page size.
+    """Pools of huge pages of other than the default size, which /proc/meminfo does not show.
 
     Args:
         root: Where /sys is found.
@@ -94,11 +94,12 @@ class HugePagePools:
         self._files = {path: KeptFile(root / path) for size in self._sizes for path in pool_paths(size)}
 
     def read(self, default: tuple[HugePages, ...]) -> tuple[HugePages, ...]:
-        """The default pool and every other pool that holds a page, by size; a pool that cannot be read is left out."""
+        """Return the default pool and every other pool that holds a page, by size; a pool that cannot be read is left
+        out."""
         return with_pools(default, self._sizes, lambda path: self._files[path].read())
 
     def close(self) -> None:
-        """Closes the files."""
+        """Close the files."""
         for file in self._files.values():
             file.close()
 
@@ -108,32 +109,32 @@ _MOST: Final = 4096
 
 
 def parse_id_list(ids: bytes) -> tuple[int, ...]:
-    """Numbers of a list as sysfs writes it: "0-2,5" → 0, 1, 2, 5.
+    """Return the numbers of a list as sysfs writes it: "0-2,5" → 0, 1, 2, 5.
 
     Raises:
         ValueError: It is no such list, or one of more numbers than any machine has.
     """
-    found: list[int] = []
+    listed: list[int] = []
     for part in ids.strip().split(b","):
         if not part:
             continue
         first, _, last = part.partition(b"-")
         low = unsigned(first)
         high = unsigned(last) if last else low
-        if high - low >= _MOST or len(found) >= _MOST:
+        if high - low >= _MOST or len(listed) >= _MOST:
             raise ValueError(f"a list of too many numbers: {ids[:40]!r}")
-        found.extend(range(low, high + 1))
-    return tuple(found)
+        listed.extend(range(low, high + 1))
+    return tuple(listed)
 
 
 def parse_node(node: int, meminfo: bytes, numastat: bytes) -> NumaNode:
-    """One node.
+    """Return the memory of one NUMA node.
 
     Raises:
         ValueError: The content is not what the kernel writes.
     """
     amounts = {name: unsigned(word) * (1024 if kilo else 1) for name, word, kilo in _LINE.findall(meminfo)}
-    pages = {words[0]: unsigned(words[1]) for line in numastat.split(b"\n") if len(words := line.split()) == 2}
+    pages = {pair[0]: unsigned(pair[1]) for line in numastat.split(b"\n") if len(pair := line.split()) == 2}
     try:
         return NumaNode(
             node=node,
@@ -178,7 +179,7 @@ _MEMORY_LINES: Final = (
 def parse_meminfo(
     at_s: float, meminfo: bytes, vmstat: bytes = b"", thp: bytes = b"", defrag: bytes = b"", arcstats: bytes = b""
 ) -> MemorySample:
-    """Memory as the kernel counts it.
+    """Return memory as the kernel counts it.
 
     Args:
         at_s: When the files were read.
@@ -230,7 +231,7 @@ def _arc(arcstats: bytes, most: int) -> int | None:
 
 
 def parse_vmstat(vmstat: bytes) -> dict[str, int]:
-    """Pages swapped since boot: `pswpin` and `pswpout`, where present.
+    """Return the pages swapped since boot: `pswpin` and `pswpout`, where present.
 
     Raises:
         ValueError: A number is out of range.
@@ -239,24 +240,25 @@ def parse_vmstat(vmstat: bytes) -> dict[str, int]:
 
 
 def parse_thp(enabled: bytes) -> str:
-    """The mode in brackets: "always", "madvise", "never", "defer" or "defer+madvise"; "" when there is none."""
-    found = _MODE.search(enabled.decode("ascii", "replace"))
-    return found.group(1) if found else ""
+    """Return the mode in brackets: "always", "madvise", "never", "defer" or "defer+madvise"; "" when there is none."""
+    match = _MODE.search(enabled.decode("ascii", "replace"))
+    return match.group(1) if match else ""
 
 
 def _amounts(meminfo: bytes) -> dict[bytes, int]:
-    """Every line of meminfo; kilobytes become bytes, plain counts stay."""
+    """Return every line of meminfo; kilobytes become bytes, plain counts stay."""
     amounts: dict[bytes, int] = {}
     for line in meminfo.split(b"\n"):
-        name, colon, rest = line.partition(b":")
-        words = rest.split()
-        if colon and words:
-            amounts[name] = unsigned(words[0]) * (1024 if words[1:] == [b"kB"] else 1)
+        name, colon, value = line.partition(b":")
+        fields = value.split()
+        if colon and fields:
+            amounts[name] = unsigned(fields[0]) * (1024 if fields[1:] == [b"kB"] else 1)
     return amounts
 
 
 def _default_pool(amounts: Mapping[bytes, int]) -> tuple[HugePages, ...]:
-    """Empty where the kernel was built without huge pages, or does not tell of them."""
+    """Return the pool of the default page size; nothing where the kernel was built without huge pages or does not show
+    them."""
     names = (b"Hugepagesize", b"HugePages_Total", b"HugePages_Free", b"HugePages_Rsvd", b"HugePages_Surp")
     counts = [amounts[name] for name in names if name in amounts]
     return (HugePages(*counts),) if len(counts) == len(names) else ()
@@ -273,7 +275,7 @@ _BY_ROLE_ONLY: Final = ("loop", "ram", "sr", "fd")
 
 
 def parse_diskstats(diskstats: bytes) -> tuple[DiskCounters, ...]:
-    """Every block device of the file, partitions too, in the kernel's order and without roles.
+    """Return every block device of the file, partitions too, in the kernel's order and without roles.
 
     Shorter lines are left out: before Linux 2.6.25 those of partitions have four numbers.
 
@@ -287,10 +289,10 @@ def parse_diskstats(diskstats: bytes) -> tuple[DiskCounters, ...]:
     return tuple(map(_disk_files_counters, devices))
 
 
-def _disk_files_counters(words: list[bytes]) -> DiskCounters:
-    numbers = [unsigned(word) for word in words[3:_DISK_FILES_FIELDS]]
+def _disk_files_counters(fields: list[bytes]) -> DiskCounters:
+    numbers = [unsigned(word) for word in fields[3:_DISK_FILES_FIELDS]]
     return DiskCounters(
-        name=words[2].decode("ascii", "replace"),
+        name=fields[2].decode("ascii", "replace"),
         reads=numbers[0],
         read_bytes=numbers[2] * _SECTOR_BYTES,
         read_ms=numbers[3],
@@ -333,15 +335,15 @@ def _sum_of(head: DiskCounters, paths: Sequence[DiskCounters]) -> DiskCounters:
 
 def choose_disks(
     devices: Collection[DiskCounters],
-    whole: Collection[str],
+    whole_disks: Collection[str],
     stacked: Collection[str],
     roles: Mapping[str, tuple[str, ...]],
 ) -> tuple[DiskCounters, ...]:
-    """What an operator expects to see: disks with traffic, and whatever carries the server's directories.
+    """Return the disks that an operator expects to see: those with traffic, and those with the server's directories.
 
     Args:
         devices: All of /proc/diskstats.
-        whole: Names that are not partitions (/sys/block).
+        whole_disks: Names that are not partitions (/sys/block).
         stacked: Names of devices made of others (dm, md).
         roles: What the server keeps on which device.
 
@@ -355,16 +357,16 @@ def choose_disks(
         for device in devices
         if device.name in roles
     ]
-    others = [
+    busy_disks = [
         device
         for device in devices
         if device.name not in roles
-        and device.name in whole
+        and device.name in whole_disks
         and device.name not in stacked
         and device.name.rstrip("0123456789") not in _BY_ROLE_ONLY
         and (device.reads or device.writes)
     ]
-    return (*carriers, *others)
+    return (*carriers, *busy_disks)
 
 
 _TIMES: Final = 10
@@ -373,7 +375,7 @@ _REQUIRED_TIMES: Final = 4
 
 
 def parse_stat(at_s: float, stat: bytes, loadavg: bytes) -> CpuSample:
-    """CPU times, context switches, run queue and load.
+    """Return CPU times, context switches, run queue and load.
 
     Args:
         at_s: When the files were read.
@@ -387,25 +389,25 @@ def parse_stat(at_s: float, stat: bytes, loadavg: bytes) -> CpuSample:
     cpus = [_times(line) for line in lines if line.startswith(b"cpu")]
     if not cpus or cpus[0].cpu != "cpu":
         raise ValueError("/proc/stat does not begin with the cpu line")
-    words = [line.split(None, 2) for line in lines if line.startswith((b"ctxt", b"intr", b"procs_"))]
-    found = {word[0]: unsigned(word[1]) for word in words if len(word) > 1}
+    counter_lines = [line.split(None, 2) for line in lines if line.startswith((b"ctxt", b"intr", b"procs_"))]
+    counters = {word[0]: unsigned(word[1]) for word in counter_lines if len(word) > 1}
     load_1m, load_5m, load_15m = _loads(loadavg)
     return CpuSample(
         at_s=at_s,
         total=cpus[0],
         cores=tuple(cpus[1:]),
-        context_switches=found.get(b"ctxt"),
-        procs_running=found.get(b"procs_running"),
-        procs_blocked=found.get(b"procs_blocked"),
+        context_switches=counters.get(b"ctxt"),
+        procs_running=counters.get(b"procs_running"),
+        procs_blocked=counters.get(b"procs_blocked"),
         load_1m=load_1m,
         load_5m=load_5m,
         load_15m=load_15m,
-        interrupts=found.get(b"intr"),
+        interrupts=counters.get(b"intr"),
     )
 
 
 def parse_boot_time(stat: bytes) -> int:
-    """`btime` of /proc/stat: seconds since the epoch at which the kernel started, by today's wall clock.
+    """Return `btime` of /proc/stat: seconds since the epoch at which the kernel started, by today's wall clock.
 
     Raises:
         ValueError: There is no such line.
@@ -417,21 +419,21 @@ def parse_boot_time(stat: bytes) -> int:
 
 
 def _times(line: bytes) -> CpuTimes:
-    words = line.split()
-    if len(words) <= _REQUIRED_TIMES:
+    fields = line.split()
+    if len(fields) <= _REQUIRED_TIMES:
         raise ValueError(f"/proc/stat: too few fields in {line[:80]!r}")
-    times: list[int | None] = [*map(unsigned, words[1 : _TIMES + 1])]
+    times: list[int | None] = [*map(unsigned, fields[1 : _TIMES + 1])]
     user, nice, system, idle, *more = times + [None] * (_TIMES - len(times))
-    return CpuTimes(words[0].decode("ascii"), user or 0, nice or 0, system or 0, idle or 0, *more)
+    return CpuTimes(fields[0].decode("ascii"), user or 0, nice or 0, system or 0, idle or 0, *more)
 
 
 def _loads(loadavg: bytes) -> tuple[float | None, float | None, float | None]:
     if not loadavg:
         return None, None, None
-    words = loadavg.split(None, 3)
-    if len(words) < 3:
+    fields = loadavg.split(None, 3)
+    if len(fields) < 3:
         raise ValueError("/proc/loadavg: too few fields")
-    one, five, fifteen = (float(word) for word in words[:3])
+    one, five, fifteen = (float(word) for word in fields[:3])
     if not all(map(math.isfinite, (one, five, fifteen))):
         raise ValueError("/proc/loadavg: not numbers")
     return one, five, fifteen
@@ -441,7 +443,7 @@ _TOTAL: Final = re.compile(rb"^(some|full) [^\n]*\btotal=(\d+)$", re.MULTILINE)
 
 
 def parse_pressure(at_s: float, cpu: bytes, io: bytes, memory: bytes) -> PressureSample:
-    """Stall times since boot.
+    """Return the stall times since boot.
 
     Args:
         at_s: When the files were read.
@@ -467,7 +469,7 @@ _MEGABIT = 1_000_000
 
 
 def parse_net_dev(net_dev: bytes, speed_of: Callable[[str], bytes]) -> tuple[InterfaceCounters, ...]:
-    """Interfaces that have carried a packet, in the kernel's order; lines with too few numbers are left out.
+    """Return the interfaces that have carried a packet, in the kernel's order; lines with too few numbers are left out.
 
     Args:
         net_dev: Content of /proc/net/dev.
@@ -479,17 +481,17 @@ def parse_net_dev(net_dev: bytes, speed_of: Callable[[str], bytes]) -> tuple[Int
     lines = net_dev.split(b"\n")
     if len(lines) < 2 or b"|bytes" not in lines[1]:
         raise ValueError("/proc/net/dev does not begin with its headings")
-    found = (_counters(line, speed_of) for line in lines[2:] if line.strip())
-    return tuple(interface for interface in found if interface is not None)
+    interfaces = (_counters(line, speed_of) for line in lines[2:] if line.strip())
+    return tuple(interface for interface in interfaces if interface is not None)
 
 
 def _counters(line: bytes, speed_of: Callable[[str], bytes]) -> InterfaceCounters | None:
     # A name may hold a colon ("eth0:1"), its numbers do not.
-    label, colon, rest = line.rpartition(b":")
-    words = rest.split()
-    if not colon or len(words) < _FIELDS:
+    label, colon, counters = line.rpartition(b":")
+    fields = counters.split()
+    if not colon or len(fields) < _FIELDS:
         return None
-    numbers = [unsigned(word) for word in words[:_FIELDS]]
+    numbers = [unsigned(word) for word in fields[:_FIELDS]]
     if not (numbers[1] or numbers[9]):
         return None
     name = label.strip().decode("utf-8", "replace")
@@ -508,7 +510,7 @@ def _counters(line: bytes, speed_of: Callable[[str], bytes]) -> InterfaceCounter
 
 
 def parse_speed(speed: bytes) -> int | None:
-    """Bits per second; None for -1, 0 and unreadable, which is what virtual interfaces and dead links say."""
+    """Return bits per second; None for -1, 0 and an unreadable file: virtual interfaces and dead links."""
     word = speed.strip()
     return (unsigned(word) * _MEGABIT or None) if word.isdigit() else None
 
@@ -527,23 +529,21 @@ NODES_PATH: Final = "sys/devices/system/node/has_memory"
 
 
 def speed_path(interface: str) -> str:
-    """Where the speed of an interface stands."""
     return f"sys/class/net/{interface}/speed"
 
 
 def node_paths(node: int) -> tuple[str, str]:
-    """meminfo and numastat of a NUMA node."""
     return f"sys/devices/system/node/node{node}/meminfo", f"sys/devices/system/node/node{node}/numastat"
 
 
 def cpu_section(at_s: float, read: Read) -> CpuSample:
-    """See `parse_stat`; only /proc/stat has to be there."""
+    """Return the result of `parse_stat`; only /proc/stat must exist."""
     stat, loadavg = CPU_PATHS
     return parse_stat(at_s, read(stat), if_there(read, loadavg))
 
 
 def memory_section(at_s: float, read: Read) -> MemorySample:
-    """See `parse_meminfo`; only /proc/meminfo has to be there."""
+    """Return the result of `parse_meminfo`; only /proc/meminfo must exist."""
     meminfo, *optional_paths = MEMORY_PATHS
     vmstat, thp, defrag = (if_there(read, path) for path in optional_paths)
     arcstats = if_there(read, ARC_PATH)
@@ -553,23 +553,20 @@ def memory_section(at_s: float, read: Read) -> MemorySample:
 
 
 def lent_by_lxcfs(mountinfo: bytes) -> bool:
-    """Whether lxcfs gives a container figures of its own for /proc/meminfo; ZFS' figures are the machine's."""
+    """Return whether lxcfs gives a container figures of its own for /proc/meminfo; ZFS' figures are the machine's."""
     return b" - fuse.lxcfs " in mountinfo
 
 
 def pressure_section(at_s: float, read: Read) -> PressureSample:
-    """See `parse_pressure`."""
     return parse_pressure(at_s, *map(read, PRESSURE_PATHS))
 
 
 def network_section(at_s: float, read: Read) -> NetworkSample:
-    """See `parse_net_dev`."""
-    found = parse_net_dev(read(NETWORK_PATH), lambda name: if_there(read, speed_path(name)))
-    return NetworkSample(at_s, found)
+    interfaces = parse_net_dev(read(NETWORK_PATH), lambda name: if_there(read, speed_path(name)))
+    return NetworkSample(at_s, interfaces)
 
 
 def numa_section(at_s: float, read: Read, nodes: Sequence[int]) -> NumaSample:
-    """See `parse_node`."""
     return NumaSample(at_s, tuple(parse_node(node, *map(read, node_paths(node))) for node in nodes))
 
 
@@ -637,7 +634,7 @@ def kernel_of(read: Read) -> str:
 
 
 def if_there(read: Read, path: str) -> bytes:
-    """The content, b"" where the file cannot be read."""
+    """Return the content, b"" where the file cannot be read."""
     try:
         return read(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""This machine's numbers, read from /proc and /sys by ourselves.
+"""Numbers of this machine, read from /proc and /sys.
 
 CPU frequencies. Source: Documentation/admin-guide/pm/cpufreq.rst (policy interface in sysfs).
 """
@@ -112,7 +112,7 @@ _Look = tuple[float, dict[tuple[int, int], tuple[str, int]]]
 
 
 class OtherPrograms:
-    """Looks through all processes now and then.
+    """The programs that take most CPU time besides the server, pgbench and this program.
 
     Args:
         clock: Seconds on the session's monotonic clock.
@@ -128,7 +128,7 @@ class OtherPrograms:
         self._looks = Background(self._look, every_s, clock)
 
     def latest(self, besides: Collection[int]) -> tuple[OtherProgram, ...]:
-        """At most two, the busiest first; none before the second look.
+        """Return at most two programs, the busiest first; none before the second look.
 
         Args:
             besides: Processes that are no other programs.
@@ -142,29 +142,29 @@ class OtherPrograms:
         if before is None or not 0.0 < (seconds := now[0] - before[0]) <= _STALE_S:
             return ()
         scale = 100.0 / (os.sysconf("SC_CLK_TCK") * seconds)
-        found = [
+        programs = [
             OtherProgram(pid=pid, name=name, cpu_percent=round((ticks - before[1][pid, start][1]) * scale, 1))
             for (pid, start), (name, ticks) in now[1].items()
             if (pid, start) in before[1]
         ]
-        found.sort(key=lambda program: -program.cpu_percent)
-        return tuple(program for program in found[:_MOST] if program.cpu_percent >= _LEAST_PERCENT)
+        programs.sort(key=lambda program: -program.cpu_percent)
+        return tuple(program for program in programs[:_MOST] if program.cpu_percent >= _LEAST_PERCENT)
 
     def _read(self) -> _Look:
         at_s = self._clock()
-        seen: dict[tuple[int, int], tuple[str, int]] = {}
+        ticks_by_process: dict[tuple[int, int], tuple[str, int]] = {}
         with contextlib.suppress(OSError):
             for pid in {int(name) for name in os.listdir(self._proc) if name.isdigit()} - self._besides:
                 # It may have ended since.
                 with contextlib.suppress(OSError, ValueError):
                     stat = read_once(f"{self._proc}/{pid}/stat")
-                    who = parse_lineage(stat)
-                    seen[pid, who.start_ticks] = who.name, cpu_ticks(stat)
-        return at_s, seen
+                    lineage = parse_lineage(stat)
+                    ticks_by_process[pid, lineage.start_ticks] = lineage.name, cpu_ticks(stat)
+        return at_s, ticks_by_process
 
 
 def read_frequencies(root: Path, at_s: float) -> FrequencySample | Unavailable:
-    """Every policy, by number. Off the tick path: older kernels take 10 ms for each core to find it out.
+    """Return every policy, by number. Off the tick path: older kernels take 10 ms for each core.
 
     Args:
         root: Where /sys is found.
@@ -203,7 +203,7 @@ _Seen = tuple[tuple[bytes, tuple[int, int] | None, tuple[int, int] | None], Proc
 
 
 class LocalHost:
-    """Samples the machine we run on. Every section fails on its own and says why.
+    """Source of this machine's numbers in /proc and /sys. Every section fails by itself and says why.
 
     Where it does not show the server's processes, the server is in a container of its own, with its own /proc.
 
@@ -247,34 +247,32 @@ class LocalHost:
         self._not_ours: tuple[float, int] | None = None
 
     def facts(self) -> HostFacts | Unavailable:
-        """What does not change while we look; read once."""
+        """Return what does not change while the program runs; read once."""
         if self._facts is None:
-            found = or_why(self._read_facts, NO_PROC)
-            if isinstance(found, Unavailable):
-                return found
-            self._facts = found
+            facts = or_why(self._read_facts, NO_PROC)
+            if isinstance(facts, Unavailable):
+                return facts
+            self._facts = facts
         return self._facts
 
     def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable:
-        """See `local_postmaster`. Processes are real ones also where `root` has files of a made machine."""
+        """Return the result of `local_postmaster`. Processes are real ones also where `root` has files of a made
+        machine."""
         return local_postmaster(backend_pid, backend_start_ms)
 
     def working_directory(self, pid: int) -> str | None:
-        """See `working_directory`."""
         return working_directory(pid)
 
     def pgbench_processes(self, besides: Collection[int] = ()) -> tuple[int, ...]:
-        """See `pgbench_processes`."""
         return pgbench_processes(besides)
 
     def machine_details(
         self, disks: Mapping[str, bool], directories: Mapping[str, str], postmaster_pid: int | None
     ) -> MachineDetails | Unavailable:
-        """See `machine_setup.machine_details`."""
         return machine_details(self._root, disks, directories, postmaster_pid)
 
     def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
-        """Says what the server keeps where, so that disks and file systems can be shown with their roles.
+        """Set the server's directories, so that disks and file systems are shown with their roles.
 
         Looks at the directories, and waits for one that does not answer: call it off the event loop.
 
@@ -289,7 +287,7 @@ class LocalHost:
         self._file_systems.watch(directories, namespace)
 
     def set_server(self, postmaster_pid: int) -> None:
-        """Says whose control group and mounts count; before `set_directories`. Reads three small files."""
+        """Set the server whose control group and mounts count; before `set_directories`. Reads three small files."""
         self._postmaster_pid = postmaster_pid
         membership = bytes_of(self._root / f"proc/{postmaster_pid}/cgroup")
         mounts = namespace_of(None, self._root).mounts
@@ -301,9 +299,9 @@ class LocalHost:
         io_pids: Collection[int] = (),
         thread_pids: Collection[int] = (),
         resting: Collection[int] = (),
-        seen: ProcessSample | Unavailable | None = None,
+        processes: ProcessSample | Unavailable | None = None,
     ) -> HostSample:
-        """One look at the machine.
+        """Return a reading of every section.
 
         Args:
             pids: Processes to look at; those that are gone are left out of the sample.
@@ -311,7 +309,7 @@ class LocalHost:
             thread_pids: Those whose threads are wanted one by one.
             resting: Those that have done nothing since the last look, as far as the server knows: what was seen of
                 them then is good for some looks more.
-            seen: Of processes, from a look that is good for this one too; None looks at them.
+            processes: Of processes, from a look that is good for this one too; None looks at them.
         """
         cpu = or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC)
         self._cpu = None if isinstance(cpu, Unavailable) else cpu
@@ -322,7 +320,9 @@ class LocalHost:
             pressure=or_why(lambda: pressure_section(self._clock(), self._read), NO_PSI),
             disks=or_why(self._disks, NO_DISKSTATS),
             processes=(
-                or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC) if seen is None else seen
+                or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC)
+                if processes is None
+                else processes
             ),
             network=or_why(lambda: network_section(self._clock(), self._read), NO_NETWORK),
             file_systems=self._file_systems.sample(),
@@ -333,23 +333,24 @@ class LocalHost:
         )
 
     def _others_take_cpu(self, processes: Iterable[ProcessCounters]) -> bool:
-        """Whether other programs have taken a good part of the CPUs since the look before: else nobody asks who."""
+        """Return whether other programs have taken a good part of the CPUs since the last look; else nobody looks for
+        them."""
         if self._cpu is None:
             return False
-        used = sum([each.user_ticks + each.system_ticks for each in processes])
+        used = sum([process.user_ticks + process.system_ticks for process in processes])
         now = self._cpu.at_s, busy_ticks(self._cpu.total) - used
         before, self._not_ours = self._not_ours, now
         if before is None:
             return False
-        whole = (now[0] - before[0]) * os.sysconf("SC_CLK_TCK") * len(self._cpu.cores)
-        return now[1] - before[1] >= _OTHERS_SHARE * whole > 0
+        all_ticks = (now[0] - before[0]) * os.sysconf("SC_CLK_TCK") * len(self._cpu.cores)
+        return now[1] - before[1] >= _OTHERS_SHARE * all_ticks > 0
 
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
-        """Every thread of these processes."""
+        """Return every thread of these processes."""
         return tuple(thread for pid in pids for thread in self._threads(pid))
 
     def close(self) -> None:
-        """Closes every file kept open; a later sample opens them again."""
+        """Close every file kept open; a later sample opens them again."""
         for file in self._files.values():
             file.close()
         self._stats.close()
@@ -384,11 +385,11 @@ class LocalHost:
         )
 
     def _read_setup(self) -> MachineSetup:
-        found = read_setup(self._root, self._clock(), self._roles.devices, self._directories, self._namespace())
+        setup = read_setup(self._root, self._clock(), self._roles.devices, self._directories, self._namespace())
         before = self._last_setup
         # The same object as long as nothing changes, so that frames stay small.
-        if before is None or replace(found, at_s=before.at_s) != before:
-            self._last_setup = before = found
+        if before is None or replace(setup, at_s=before.at_s) != before:
+            self._last_setup = before = setup
         return before
 
     def _memory(self) -> MemorySample:
@@ -397,7 +398,7 @@ class LocalHost:
         return sample if pools == sample.huge_pages else replace(sample, huge_pages=pools)
 
     def _numa_nodes(self) -> NumaSample | Unavailable:
-        """The same object until the next look is due."""
+        """Return the last reading until the next one is due: the same object."""
         now_s = self._clock()
         if now_s >= self._numa_due_s or self._numa is NOT_YET:
             self._numa_due_s = now_s + sections.numa.every_s
@@ -418,14 +419,14 @@ class LocalHost:
 
     def _disks(self) -> DiskSample | Unavailable:
         at_s = self._clock()
-        found = parse_diskstats(self._read("proc/diskstats"))
-        names = tuple(disk.name for disk in found)
+        devices = parse_diskstats(self._read("proc/diskstats"))
+        names = tuple(disk.name for disk in devices)
         if names != self._device_names:
             self._devices, self._device_names = block_devices(self._root), names
-        if names and not self._devices.whole:
+        if names and not self._devices.whole_disks:
             return Unavailable(Reason.NOT_SUPPORTED, NO_SYSFS)
         roles = self._roles
-        disks = choose_disks(found, self._devices.whole, self._devices.stacked, roles.devices)
+        disks = choose_disks(devices, self._devices.whole_disks, self._devices.stacked, roles.devices)
         if self._caps:
             disks = tuple(with_cap(disk, self._caps) for disk in disks)
         return DiskSample(at_s, disks, roles.unplaced)
@@ -434,22 +435,22 @@ class LocalHost:
         self, pids: Sequence[int], io_pids: Collection[int], thread_pids: Collection[int], resting: Collection[int]
     ) -> ProcessSample:
         at_s = self._clock()
-        wanted = frozenset(io_pids)
+        with_io = frozenset(io_pids)
         refused = 0
-        seen: dict[int, _Seen] = {}
+        looks: dict[int, _Seen] = {}
         self._looks += 1
         for pid in dict.fromkeys(pids):
             before = self._seen.get(pid)
             rests = before is not None and pid in resting
             if before is not None and rests and (pid + self._looks) % _RESTING_EVERY:
-                seen[pid] = before
+                looks[pid] = before
                 continue
             try:
                 stat = self._stats.read(pid)
             except (*_GONE, PermissionError):
                 continue
             io, schedstat = None, self._schedstat(pid)
-            if pid in wanted or (before is not None and rests and before[0][1] is not None):
+            if pid in with_io or (before is not None and rests and before[0][1] is not None):
                 try:
                     io = parse_pid_io(self._ios.read(pid))
                 except PermissionError:
@@ -459,37 +460,37 @@ class LocalHost:
             read = (stat, io, schedstat)
             if before is None or before[0] != read:
                 before = (read, parse_pid_stat(stat, self._page_bytes, io, schedstat))
-            seen[pid] = before
-        self._seen = seen
+            looks[pid] = before
+        self._seen = looks
         for files in (self._stats, self._ios, self._schedstats):
             files.keep_only(pids)
-        if pids and not seen and not (self._root / "proc/self").exists():
+        if pids and not looks and not (self._root / "proc/self").exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._root / "proc"))
-        found = tuple(counters for _, counters in seen.values())
+        processes = tuple(counters for _, counters in looks.values())
         return ProcessSample(
             at_s=at_s,
-            processes=found,
+            processes=processes,
             io_refused=refused,
             threads=self.threads(thread_pids),
-            others=self._others.latest(pids) if self._others_take_cpu(found) else (),
+            others=self._others.latest(pids) if self._others_take_cpu(processes) else (),
         )
 
     def _schedstat(self, pid: int) -> tuple[int, int] | None:
-        """None for a kernel without it."""
+        """Return the schedstat of a process; None for a kernel without it."""
         try:
             return parse_schedstat(self._schedstats.read(pid))
         except OSError:
             return None
 
     def _threads(self, pid: int) -> list[ThreadCounters]:
-        """Of a program that has not ended meanwhile; at most 128, none of those that have."""
+        """Return at most 128 threads of a program that has not ended meanwhile."""
         tasks = self._root / f"proc/{pid}/task"
-        found: list[ThreadCounters] = []
+        threads: list[ThreadCounters] = []
         try:
             names = sorted(os.listdir(tasks), key=int)[:_THREADS_MOST]
         except (OSError, ValueError):
-            return found
+            return threads
         for name in names:
             if stat := bytes_of(tasks / name / "stat"):
-                found.append(parse_thread(pid, stat, bytes_of(tasks / name / "schedstat")))
-        return found
+                threads.append(parse_thread(pid, stat, bytes_of(tasks / name / "schedstat")))
+        return threads

@@ -1,5 +1,4 @@
-"""How this machine is set up: CPU, virtualisation, clock, settings, disks, mounts; for frames and for advice. Small
-files,
+"""Setup of this machine: CPU, virtualisation, clock, settings, disks, mounts; for frames and for advice. Small files,
 read in a thread.
 
 Sources: /proc/cpuinfo, /sys/class/dmi/id, /sys/hypervisor/type, /proc/1/cgroup and /.dockerenv, /run/.containerenv,
@@ -41,7 +40,7 @@ _UNSYNCHRONISED: Final = 0x40
 
 
 def clock_in_step() -> bool | None:
-    """None on other systems than Linux, and where the call is not permitted."""
+    """Return whether the clock is kept right; None on other systems than Linux, and where the call is not permitted."""
     if not sys.platform.startswith("linux"):
         return None
     timex = ctypes.create_string_buffer(_SIZE)
@@ -53,7 +52,7 @@ def clock_in_step() -> bool | None:
 
 
 def in_step(timex: bytes) -> bool:
-    """The same of a struct timex that the kernel has filled."""
+    """Return whether a struct timex that the kernel has filled says that the clock is kept right."""
     status: int = _STATUS.unpack_from(timex)[-1]
     return not status & _UNSYNCHRONISED
 
@@ -73,7 +72,7 @@ def read_setup(
     directories: Mapping[str, str],
     namespace: MountNamespace | None = None,
 ) -> MachineSetup:
-    """What there is to be known; what cannot be read is empty.
+    """Return the setup of the machine; a file that cannot be read leaves its field empty.
 
     Looks at directories of the server, and waits for one that does not answer: call it in a thread of its own.
 
@@ -85,10 +84,10 @@ def read_setup(
         namespace: Of the server; None for ours.
     """
     cpuinfo = text_of(root / "proc/cpuinfo")
-    found = _WORD.findall(cpuinfo)
-    models = [value for name, value in found if name in ("model name", "cpu model", "Model")]
-    sockets = {value for name, value in found if name == "physical id"}
-    below = any("hypervisor" in value.split() for name, value in found if name == "flags")
+    fields = _WORD.findall(cpuinfo)
+    models = [value for name, value in fields if name in ("model name", "cpu model", "Model")]
+    sockets = {value for name, value in fields if name == "physical id"}
+    below = any("hypervisor" in value.split() for name, value in fields if name == "flags")
     return MachineSetup(
         at_s=at_s,
         cpu_model=" ".join(models[0].split()) if models else "",
@@ -102,13 +101,13 @@ def read_setup(
 
 
 def _virtualisation(root: Path, below: bool) -> str:
-    words = []
+    kinds = []
     if below or text_of(root / "sys/hypervisor/type"):
         named = " ".join(filter(None, (text_of(root / "sys/class/dmi/id" / name) for name in _DMI)))
-        words.append(named or text_of(root / "sys/hypervisor/type") or "hypervisor")
+        kinds.append(named or text_of(root / "sys/hypervisor/type") or "hypervisor")
     if any((root / path).exists() for path in _CONTAINERS):
-        words.append("container")
-    return ", ".join(words)
+        kinds.append("container")
+    return ", ".join(kinds)
 
 
 def _settings(root: Path) -> Iterator[SetValue]:
@@ -143,13 +142,13 @@ def _mounts(directories: Mapping[str, str], namespace: MountNamespace) -> Iterat
         if mount is not None:
             options = {*mount.flags, *mount.options}
             yield MountSetup(
-                role, mount.kind, tuple(sorted(each for each in options if not each.startswith(_NO_OPTIONS)))
+                role, mount.kind, tuple(sorted(option for option in options if not option.startswith(_NO_OPTIONS)))
             )
 
 
 def _chosen(text: str) -> str:
-    found = re.search(r"\[([^\]]+)\]", text)
-    return found[1] if found else text
+    chosen = re.search(r"\[([^\]]+)\]", text)
+    return chosen[1] if chosen else text
 
 
 def _number(path: Path) -> int | None:
@@ -185,7 +184,8 @@ NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "which process is the p
 def machine_details(
     root: Path, devices: Iterable[str], directories: Mapping[str, str], postmaster_pid: int | None
 ) -> MachineDetails:
-    """Everything there is to read. Looks into directories of the server: call it in a thread of its own.
+    """Return the settings of the machine and the postmaster. Looks into directories of the server: call it in a thread
+    of its own.
 
     Args:
         root: Where /proc, /sys and /etc are found.
@@ -231,7 +231,7 @@ def _apart(data: str | None, mount: Mount | None, namespace: MountNamespace) -> 
 
 
 def _with_kind_below(mount: MountPoint, root: Path) -> MountPoint:
-    """A mount with what its device is made of: a file (loop), or memory (brd, zram)."""
+    """Return a mount with the kind of its device: a file (loop), or memory (brd, zram)."""
     device = Path(mount.source).name if mount.source.startswith("/dev/") else ""
     if device.startswith(("ram", "zram")):
         return replace(mount, kind_below="ramfs")
@@ -245,10 +245,10 @@ def _postmaster(pid: int, root: Path) -> PostmasterFacts:
     soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
     children = text_of(home / f"task/{pid}/children").split()
     adjusted = [text_of(root / f"proc/{child}/oom_score_adj") for child in children]
-    known = [int(value) for value in adjusted if value]
+    adjustments = [int(value) for value in adjusted if value]
     return PostmasterFacts(
         oom_score_adj=int(read_once(home / "oom_score_adj")),
-        children_adj=max(known, default=None),
+        children_adj=max(adjustments, default=None),
         open_files_soft=soft,
         open_files_hard=hard,
         stderr=link_of(home / "fd/2"),
@@ -305,7 +305,7 @@ _NODE: Final = re.compile(r"node\d+")
 
 
 class MachineFacts(Struct, frozen=True):
-    """A machine; None where it is not known.
+    """Memory of a machine; None where it is not known.
 
     Attributes:
         ram_bytes: MemTotal.
@@ -321,7 +321,7 @@ class MachineFacts(Struct, frozen=True):
 
 
 def machine_facts(root: Path) -> MachineFacts:
-    """What this machine has.
+    """Return the memory and the NUMA nodes of this machine.
 
     Args:
         root: Where /proc and /sys are found.

@@ -1,4 +1,4 @@
-"""Space on the file systems that PostgreSQL uses, asked by looks that nobody waits for.
+"""Space on the file systems that PostgreSQL uses, read by looks that nobody waits for.
 
 Sources: statvfs(3), proc_pid_mountinfo(5).
 """
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """The latest result of a look that is repeated now and then; who asks never waits for it.
+    """The latest result of a look that is repeated now and then; reading it never waits for the look.
 
     Daemon threads, because a thread of an executor that hangs would keep the program from ending.
 
@@ -41,7 +41,7 @@ class Background(Generic[T]):
         self._found: T | None = None
 
     def latest(self, wait_s: float = 0.0) -> T | None:
-        """The newest result, None before the first; starts the next look when it is due.
+        """Return the newest result, None before the first; starts the next look when it is due.
 
         Args:
             wait_s: How long a look that is under way may be waited for.
@@ -63,7 +63,7 @@ _FIRST_WAIT_S: Final = 0.5
 
 
 class FileSystems:
-    """Asks every few seconds how full they are, each mount in a thread of its own.
+    """Space on file systems, read every few seconds, each mount in a thread of its own.
 
     Args:
         clock: Seconds on the session's monotonic clock.
@@ -97,7 +97,7 @@ class FileSystems:
         self._watched, self._due_s = watched, 0.0
 
     def sample(self) -> FileSystemSample | Unavailable:
-        """The latest answers; the same object until there are newer ones."""
+        """Return the latest answers; the same object until there are newer ones."""
         if not self._watched:
             return Unavailable(Reason.NO_PERMISSION, "where the server keeps its files is not known")
         now_s = self._clock()

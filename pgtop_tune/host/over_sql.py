@@ -1,4 +1,4 @@
-"""The server's own /proc through pg_read_binary_file: numbers of a machine we are not on, without an agent.
+"""The server's own /proc through pg_read_binary_file: numbers of another machine, without an agent.
 
 One statement a tick brings every file; the parsers are those of the local files.
 """
@@ -88,12 +88,12 @@ async def layout_of(
         mounts: Of its /proc/self/mountinfo.
         directories: Role → absolute path.
     """
-    words = [line.split(None, 3)[:3] for line in diskstats.split(b"\n") if len(line.split(None, 3)) > 3]
-    numbers = {f"{major.decode()}:{minor.decode()}": name.decode("utf-8", "replace") for major, minor, name in words}
+    fields = [line.split(None, 3)[:3] for line in diskstats.split(b"\n") if len(line.split(None, 3)) > 3]
+    numbers = {f"{major.decode()}:{minor.decode()}": name.decode("utf-8", "replace") for major, minor, name in fields}
     names = tuple(numbers.values())[:_DEVICES_MOST]
     present = await read([_dev(name) for name in names])
-    whole = frozenset(name for name in names if _dev(name) in present)
-    tree = _Tree(read, names, whole)
+    whole_disks = frozenset(name for name in names if _dev(name) in present)
+    tree = _Tree(read, names, whole_disks)
     placed: list[tuple[str, str]] = []
     unplaced: list[str] = []
     for role, directory in directories.items():
@@ -106,29 +106,31 @@ async def layout_of(
             unplaced.append(f"{role}: {_why(directory, mount)}")
             continue
         placed += [(role, name) for name in await tree.below(start)]
-    devices = BlockDevices(whole, frozenset(tree.stacked) | {name for name in whole if name.startswith(("dm-", "md"))})
+    devices = BlockDevices(
+        whole_disks, frozenset(tree.stacked) | {name for name in whole_disks if name.startswith(("dm-", "md"))}
+    )
     return devices, Roles(by_place(placed), tuple(unplaced))
 
 
 class _Tree:
-    """Down from a partition or volume to whole disks."""
+    """The way from a partition or volume down to whole disks."""
 
-    def __init__(self, read: ReadMany, names: Sequence[str], whole: frozenset[str]) -> None:
+    def __init__(self, read: ReadMany, names: Sequence[str], whole_disks: frozenset[str]) -> None:
         self._read = read
         self._names = names
-        self._whole = whole
+        self._whole = whole_disks
         self.stacked: set[str] = set()
 
     async def below(self, name: str, layers_left: int = _LAYERS_MOST) -> tuple[str, ...]:
-        """The whole disk or volume itself, then what that is made of; no name twice."""
+        """Return the whole disk or volume itself, then the disks that it is made of; no name twice."""
         disk = self._disk_of(name)
-        paths = {f"sys/block/{sysfs_name(disk)}/slaves/{sysfs_name(other)}/dev": other for other in self._names}
+        paths = {f"sys/block/{sysfs_name(disk)}/slaves/{sysfs_name(device)}/dev": device for device in self._names}
         slaves = [paths[path] for path in await self._read(list(paths))] if layers_left else []
-        found = [disk]
+        names = [disk]
         for slave in slaves:
             self.stacked.add(disk)
-            found.extend(await self.below(slave, layers_left - 1))
-        return tuple(dict.fromkeys(found))
+            names.extend(await self.below(slave, layers_left - 1))
+        return tuple(dict.fromkeys(names))
 
     def _disk_of(self, name: str) -> str:
         if name in self._whole:
@@ -142,7 +144,7 @@ def _dev(name: str) -> str:
 
 
 def _by_source(mount: Mount, names: Sequence[str]) -> str | None:
-    """For a file system without a device number of its own (btrfs): the one it was mounted from."""
+    """Return the device that a file system without a device number of its own (btrfs) was mounted from."""
     name = mount.source.removeprefix("/dev/")
     return name if mount.source.startswith("/dev/") and name in names else None
 
@@ -179,7 +181,7 @@ _READS: Final = "pg_read_binary_file(text, bigint, bigint, boolean)"
 
 
 def grants(user: str) -> str:
-    """What opens the server's /proc to a role that is no superuser."""
+    """Return the statements that open the server's /proc to a role that is no superuser."""
     return (
         f"{grant('pg_read_server_files', user)}; {grant(f'EXECUTE ON FUNCTION {_READS}', user)}"
         " shows the server's machine"
@@ -187,7 +189,7 @@ def grants(user: str) -> str:
 
 
 class SqlHost:
-    """Samples the machine of a server over its own connection.
+    """Source of the numbers of a server's machine, over the server's own connection.
 
     Args:
         clock: Seconds on the session's monotonic clock.
@@ -214,7 +216,7 @@ class SqlHost:
         self.postmaster_pid: int | None = None
 
     async def open(self, data_directory: str, places: ServerPlaces) -> HostFacts | Unavailable:
-        """Finds out whether the files can be read and what machine it is. Again after every connect.
+        """Find out whether the files can be read and what machine it is; again after every connect.
 
         Returns:
             The facts, or the server's no: NO_PERMISSION when the role may not, else its words.
@@ -227,21 +229,21 @@ class SqlHost:
             return Unavailable(Reason.NOT_SUPPORTED, "the server's machine has no /proc: host numbers need Linux")
         self._reads_io = not isinstance(await self._read_files([f"/{_OWN_IO}"]), Unavailable)
         basics = [*_FAST, *MEMORY_PATHS, ARC_PATH, NODES_PATH]
-        found = await self._read_many(basics)
-        if isinstance(found, Unavailable):
-            await self._find_refusals(basics, found)
-            found = await self._read_many(basics)
-        if isinstance(found, Unavailable):
-            return found
+        files = await self._read_many(basics)
+        if isinstance(files, Unavailable):
+            await self._find_refusals(basics, files)
+            files = await self._read_many(basics)
+        if isinstance(files, Unavailable):
+            return files
         try:
-            return await self._take_in(contents, found, data_directory, places)
+            return await self._take_in(contents, files, data_directory, places)
         except (OSError, ValueError) as problem:
             return Unavailable(Reason.FAILED, f"the server's /proc: {problem}")
 
     async def sample(
         self, pids: Sequence[int], io_pids: Collection[int], threads: Sequence[ThreadCounters] = ()
     ) -> HostSample | Unavailable:
-        """One look, by one statement.
+        """Return a reading of every section, by one statement.
 
         Args:
             pids: The server's processes to look at, as it numbers them.
@@ -252,10 +254,10 @@ class SqlHost:
             return NOT_YET
         at_s = self._clock()
         slowly = at_s >= self._slow_due_s
-        asked = dict.fromkeys(pids if self.postmaster_pid is None else (self.postmaster_pid, *pids))
-        wanted = frozenset(io_pids)
+        processes = dict.fromkeys(pids if self.postmaster_pid is None else (self.postmaster_pid, *pids))
+        with_io = frozenset(io_pids)
         fixed = (*_FAST, *self._slow_paths()) if slowly else _FAST
-        moving = [path for pid in asked for path in self._process_paths(pid, pid in wanted)]
+        moving = [path for pid in processes for path in self._process_paths(pid, pid in with_io)]
         contents = await self._read_many([*fixed, *moving])
         if isinstance(contents, Unavailable):
             # A process that ended between open and read fails the whole statement; the next one does not find it.
@@ -268,7 +270,7 @@ class SqlHost:
         if slowly:
             self._slow_due_s = at_s + sections.numa.every_s
             self._slow = {path: contents[path] for path in self._slow_paths() if path in contents}
-        return self._sections(at_s, {**self._slow, **contents}, slowly, tuple(asked), tuple(threads))
+        return self._sections(at_s, {**self._slow, **contents}, slowly, tuple(processes), tuple(threads))
 
     def _sections(
         self,
@@ -304,49 +306,49 @@ class SqlHost:
             cgroup=self._slow_sections[1],
         )
 
-    async def _find_refusals(self, paths: Sequence[str], why: Unavailable) -> None:
-        """Asks for each file by itself, once a minute at most; those that refuse are not asked for again.
+    async def _find_refusals(self, paths: Sequence[str], problem: Unavailable) -> None:
+        """Ask for each file by itself, once a minute at most; those that refuse are not asked for again.
 
         One that is there and cannot be read fails a whole statement: PSI compiled in and switched off, the speed of an
         interface that has none. When it is none of these, it is the I/O of a process.
         """
-        if why.reason is not Reason.FAILED or self._clock() < self._search_due_s:
+        if problem.reason is not Reason.FAILED or self._clock() < self._search_due_s:
             return
         self._search_due_s = self._clock() + _SEARCH_EVERY_S
-        asked = [path for path in paths if path not in self._refused]
-        answers = {path: await self._read_files([f"/{path}"]) for path in asked}
+        readable = [path for path in paths if path not in self._refused]
+        answers = {path: await self._read_files([f"/{path}"]) for path in readable}
         refused = {path for path, answer in answers.items() if isinstance(answer, Unavailable)}
-        if len(refused) < len(asked):
+        if len(refused) < len(readable):
             self._refused |= refused
             self._reads_io = self._reads_io and bool(refused)
 
     async def _read_many(self, paths: Sequence[str]) -> dict[str, bytes] | Unavailable:
-        """What is there of the files that do not refuse, by path."""
-        asked = [path for path in paths if path not in self._refused]
-        found = await self._read_files([f"/{path}" for path in asked])
-        if isinstance(found, Unavailable):
-            return found
-        return {path: content for path, content in zip(asked, found, strict=True) if content is not None}
+        """Return the contents by path of the files that exist and do not refuse."""
+        readable = [path for path in paths if path not in self._refused]
+        contents = await self._read_files([f"/{path}" for path in readable])
+        if isinstance(contents, Unavailable):
+            return contents
+        return {path: content for path, content in zip(readable, contents, strict=True) if content is not None}
 
     async def _there(self, paths: Sequence[str]) -> dict[str, bytes]:
-        found = await self._read_many(paths)
-        return {} if isinstance(found, Unavailable) else found
+        contents = await self._read_many(paths)
+        return {} if isinstance(contents, Unavailable) else contents
 
     async def _take_in(
-        self, own: Mapping[str, bytes], found: Mapping[str, bytes], data_directory: str, places: ServerPlaces
+        self, own_files: Mapping[str, bytes], contents: Mapping[str, bytes], data_directory: str, places: ServerPlaces
     ) -> HostFacts:
         def read(path: str) -> bytes:
-            if path not in found:
+            if path not in contents:
                 raise FileNotFoundError(f"/{path} does not exist")
-            return found[path]
+            return contents[path]
 
         def fact(path: str) -> bytes:
-            return own.get(path) or read(path)
+            return own_files.get(path) or read(path)
 
-        mountinfo = own.get(MOUNTS_PATH, b"")
+        mountinfo = own_files.get(MOUNTS_PATH, b"")
         mounts = parse_mountinfo(mountinfo)
-        self._arc_paths = (ARC_PATH,) if ARC_PATH in found and not lent_by_lxcfs(mountinfo) else ()
-        vector = parse_auxv(own.get("proc/self/auxv", b""))
+        self._arc_paths = (ARC_PATH,) if ARC_PATH in contents and not lent_by_lxcfs(mountinfo) else ()
+        vector = parse_auxv(own_files.get("proc/self/auxv", b""))
         cpu, memory = cpu_section(0.0, read), memory_section(0.0, read)
         self._facts = HostFacts(
             hostname=if_there(fact, _FACTS[0]).decode("utf-8", "replace").strip(),
@@ -359,12 +361,12 @@ class SqlHost:
             memory_bytes=memory.total_bytes,
             untold=untold_figures(cpu, memory),
         )
-        self.postmaster_pid = parse_lineage(own["proc/self/stat"]).parent_pid
-        self._nodes = parse_id_list(found.get(NODES_PATH, b""))
-        self._group = ServerGroup(parse_membership(own.get("proc/self/cgroup", b"")), mounts)
+        self.postmaster_pid = parse_lineage(own_files["proc/self/stat"]).parent_pid
+        self._nodes = parse_id_list(contents.get(NODES_PATH, b""))
+        self._group = ServerGroup(parse_membership(own_files.get("proc/self/cgroup", b"")), mounts)
         self._slow_due_s = self._search_due_s = 0.0
         directories = server_directories(data_directory, places) if data_directory else {}
-        diskstats = found.get(_DISKSTATS, b"")
+        diskstats = contents.get(_DISKSTATS, b"")
         self._devices, self._roles = await layout_of(self._there, diskstats, mounts, directories)
         return self._facts
 
@@ -386,20 +388,20 @@ class SqlHost:
 
     def _disks(self, at_s: float, read: Callable[[str], bytes]) -> DiskSample:
         roles, devices = self._roles, self._devices
-        chosen = choose_disks(parse_diskstats(read(_DISKSTATS)), devices.whole, devices.stacked, roles.devices)
+        chosen = choose_disks(parse_diskstats(read(_DISKSTATS)), devices.whole_disks, devices.stacked, roles.devices)
         return DiskSample(at_s, tuple(with_cap(disk, self._caps) for disk in chosen), roles.unplaced)
 
     def _processes(
         self, at_s: float, contents: Mapping[str, bytes], pids: Sequence[int], threads: tuple[ThreadCounters, ...]
     ) -> ProcessSample:
         assert self._facts is not None
-        found: list[ProcessCounters] = []
+        processes: list[ProcessCounters] = []
         for pid in pids:
             stat = contents.get(f"proc/{pid}/stat")
             if stat is None:
                 continue
             io, delay = contents.get(f"proc/{pid}/io"), contents.get(f"proc/{pid}/schedstat")
-            found.append(
+            processes.append(
                 parse_pid_stat(
                     stat,
                     self._facts.page_size_bytes,
@@ -407,7 +409,7 @@ class SqlHost:
                     parse_schedstat(delay) if delay else None,
                 )
             )
-        return ProcessSample(at_s=at_s, processes=tuple(found), io_refused=0, threads=threads)
+        return ProcessSample(at_s=at_s, processes=tuple(processes), io_refused=0, threads=threads)
 
 
 def _memory(at_s: float, read: Callable[[str], bytes]) -> MemorySample:
@@ -416,11 +418,12 @@ def _memory(at_s: float, read: Callable[[str], bytes]) -> MemorySample:
 
 
 def parse_auxv(auxv: bytes) -> dict[int, int]:
-    """Type → value of an auxiliary vector of a 64-bit little-endian process (x86-64, arm64, ppc64le, riscv64).
+    """Return the values by type of an auxiliary vector of a 64-bit little-endian process (x86-64, arm64, ppc64le,
+    riscv64).
 
     Another kind of machine gives numbers out of bounds, which are left out.
     """
-    whole = auxv[: len(auxv) // 16 * 16]
-    found = dict(struct.iter_unpack("<QQ", whole))
+    entries = auxv[: len(auxv) // 16 * 16]
+    values = dict(struct.iter_unpack("<QQ", entries))
     bounds = {_PAGE_SIZE: (1 << 10, 1 << 20), _TICKS: (10, 10_000)}
-    return {kind: found[kind] for kind, (low, high) in bounds.items() if low <= found.get(kind, 0) <= high}
+    return {kind: values[kind] for kind, (low, high) in bounds.items() if low <= values.get(kind, 0) <= high}

@@ -1,4 +1,4 @@
-"""/proc/PID/stat and /proc/PID/io. Source: proc_pid_stat(5), proc_pid_io(5), Documentation/filesystems/proc.rst.
+"""Processes of this machine: /proc/PID. Source: proc_pid_stat(5), proc_pid_io(5), Documentation/filesystems/proc.rst.
 
 Programs called pgbench that run on this machine, of any user.
 
@@ -32,7 +32,7 @@ MOST_PGBENCH: Final = 8
 
 
 def pgbench_processes(besides: Collection[int] = (), proc: str = "/proc") -> tuple[int, ...]:
-    """Their pids, ascending; the first eight. None where there is no /proc.
+    """Return the pids of programs called pgbench, ascending; the first eight. None where there is no /proc.
 
     Args:
         besides: Processes that are known to be others: the server's are most of a machine's.
@@ -44,13 +44,13 @@ def pgbench_processes(besides: Collection[int] = (), proc: str = "/proc") -> tup
         pids = sorted({int(name) for name in os.listdir(proc) if name.isdigit()}.difference(besides))
     except OSError:
         return ()
-    found: list[int] = []
+    pgbench_pids: list[int] = []
     for pid in pids:
         # It may have ended since.
         with contextlib.suppress(OSError):
             if read_once(f"{proc}/{pid}/comm") == f"{PGBENCH}\n".encode():
-                found.append(pid)
-    return tuple(found[:MOST_PGBENCH])
+                pgbench_pids.append(pid)
+    return tuple(pgbench_pids[:MOST_PGBENCH])
 
 
 # Positions after the closing parenthesis of field 2: field N of the manual page stands at N - 3.
@@ -70,7 +70,7 @@ _IO: Final = re.compile(rb"^wchar: (\d+)\n(?:.*\n)*?read_bytes: (\d+)$", re.MULT
 def parse_pid_stat(
     stat: bytes, page_bytes: int, io: tuple[int, int] | None = None, schedstat: tuple[int, int] | None = None
 ) -> ProcessCounters:
-    """The counters of one process.
+    """Return the counters of one process.
 
     Args:
         stat: Content of /proc/PID/stat. The name in it may hold blanks, parentheses and line breaks.
@@ -81,33 +81,33 @@ def parse_pid_stat(
     Raises:
         ValueError: The content is not what the kernel writes.
     """
-    words = _words(stat)
+    fields = _words(stat)
     read_bytes, write_bytes = io or (None, None)
     run_ms, run_delay_ms = schedstat or (None, None)
     # In the order of the fields, for hundreds of processes: keywords would take ten times as long.
     return ProcessCounters(
         unsigned(stat[: stat.index(b" ")]),
-        unsigned(words[_START]),
-        words[_STATE].decode("ascii", "replace"),
-        unsigned(words[_USER]),
-        unsigned(words[_SYSTEM]),
-        unsigned(words[_RSS]) * page_bytes // RSS_STEP * RSS_STEP,
-        unsigned(words[_DELAY]),
+        unsigned(fields[_START]),
+        fields[_STATE].decode("ascii", "replace"),
+        unsigned(fields[_USER]),
+        unsigned(fields[_SYSTEM]),
+        unsigned(fields[_RSS]) * page_bytes // RSS_STEP * RSS_STEP,
+        unsigned(fields[_DELAY]),
         read_bytes,
         write_bytes,
         run_delay_ms,
-        0 if words[_REAPED] == _NO_CHILD else _reaped(words),
-        run_ms if words[_THREADS] == _ONE else None,
+        0 if fields[_REAPED] == _NO_CHILD else _reaped(fields),
+        run_ms if fields[_THREADS] == _ONE else None,
     )
 
 
-def _reaped(words: list[bytes]) -> int:
-    user, system = words[_REAPED]
+def _reaped(fields: list[bytes]) -> int:
+    user, system = fields[_REAPED]
     return (unsigned(user) + unsigned(system)) % _COUNTERS
 
 
 def parse_pid_io(io: bytes) -> tuple[int, int]:
-    """`read_bytes` (fetched from storage) and `wchar` (handed to write calls).
+    """Return `read_bytes` (fetched from storage) and `wchar` (handed to write calls).
 
     Not `write_bytes`: it counts page cache made dirty by the folio, and with the large folios of newer kernels (ext4
     since 6.16) each 8 kB write of a WAL page counts a megabyte or two. A backend that wrote 13 MB/s showed 1.5 GB/s.
@@ -115,28 +115,28 @@ def parse_pid_io(io: bytes) -> tuple[int, int]:
     Raises:
         ValueError: The content is not what the kernel writes.
     """
-    found = _IO.search(io)
-    if found is None:
+    counters = _IO.search(io)
+    if counters is None:
         raise ValueError("/proc/PID/io has no wchar and read_bytes")
-    return unsigned(found.group(2)), unsigned(found.group(1))
+    return unsigned(counters.group(2)), unsigned(counters.group(1))
 
 
 def parse_schedstat(schedstat: bytes) -> tuple[int, int]:
-    """Milliseconds on a CPU, and waited for one while ready to run, of the main thread.
+    """Return the milliseconds on a CPU, and those waited for one while ready to run, of the main thread.
 
     Source: Documentation/scheduler/sched-stats.rst, fields 1 and 2, ns.
 
     Raises:
         ValueError: The content is not what the kernel writes.
     """
-    words = schedstat.split()
-    if len(words) < 2:
+    fields = schedstat.split()
+    if len(fields) < 2:
         raise ValueError("schedstat: too few fields")
-    return unsigned(words[0]) // 1_000_000, unsigned(words[1]) // 1_000_000
+    return unsigned(fields[0]) // 1_000_000, unsigned(fields[1]) // 1_000_000
 
 
 def parse_thread(pid: int, stat: bytes, schedstat: bytes) -> ThreadCounters:
-    """One thread.
+    """Return the counters of one thread.
 
     Args:
         pid: Of its process.
@@ -146,19 +146,20 @@ def parse_thread(pid: int, stat: bytes, schedstat: bytes) -> ThreadCounters:
     Raises:
         ValueError: The content is not what the kernel writes.
     """
-    words = _words(stat)
+    fields = _words(stat)
     return ThreadCounters(
         tid=unsigned(stat[: stat.index(b" ")]),
         pid=pid,
-        start_ticks=unsigned(words[_START]),
-        user_ticks=unsigned(words[_USER]),
-        system_ticks=unsigned(words[_SYSTEM]),
+        start_ticks=unsigned(fields[_START]),
+        user_ticks=unsigned(fields[_USER]),
+        system_ticks=unsigned(fields[_SYSTEM]),
         run_delay_ms=parse_schedstat(schedstat)[1] if schedstat else None,
     )
 
 
 class Lineage(Struct, frozen=True):
-    """Who a process is: its name (at most 15 bytes, foreign text), parent and start; whether it is a kernel thread."""
+    """Identity of a process: its name (at most 15 bytes, foreign text), parent and start; whether it is a kernel
+    thread."""
 
     name: str
     parent_pid: int
@@ -167,37 +168,37 @@ class Lineage(Struct, frozen=True):
 
 
 def parse_lineage(stat: bytes) -> Lineage:
-    """Name, parent, start and kind of the process of a /proc/PID/stat.
+    """Return name, parent, start and kind of the process of a /proc/PID/stat.
 
     Raises:
         ValueError: The content is not what the kernel writes.
     """
-    words = _words(stat)
+    fields = _words(stat)
     name = stat[stat.index(b"(") + 1 : stat.rindex(b")")]
     return Lineage(
         name=name.decode("utf-8", "replace"),
-        parent_pid=unsigned(words[_PARENT]),
-        start_ticks=unsigned(words[_START]),
-        kernel_thread=bool(unsigned(words[_FLAGS]) & _KERNEL_THREAD),
+        parent_pid=unsigned(fields[_PARENT]),
+        start_ticks=unsigned(fields[_START]),
+        kernel_thread=bool(unsigned(fields[_FLAGS]) & _KERNEL_THREAD),
     )
 
 
 def cpu_ticks(stat: bytes) -> int:
-    """CPU time of the process of a /proc/PID/stat, user and system.
+    """Return the CPU time of the process of a /proc/PID/stat, user and system.
 
     Raises:
         ValueError: The content is not what the kernel writes.
     """
-    words = _words(stat)
-    return unsigned(words[_USER]) + unsigned(words[_SYSTEM])
+    fields = _words(stat)
+    return unsigned(fields[_USER]) + unsigned(fields[_SYSTEM])
 
 
 def _words(stat: bytes) -> list[bytes]:
-    """Fields 3 to 42. The last parenthesis ends the name: nothing behind it holds one."""
-    words = stat[stat.rindex(b")") + 2 :].split(None, _DELAY + 1)
-    if len(words) <= _DELAY:
+    """Return fields 3 to 42. The last parenthesis ends the name: nothing behind it holds one."""
+    fields = stat[stat.rindex(b")") + 2 :].split(None, _DELAY + 1)
+    if len(fields) <= _DELAY:
         raise ValueError("/proc/PID/stat: too few fields")
-    return words
+    return fields
 
 
 _CLOCK_SLACK_S: Final = 10.0
@@ -207,7 +208,7 @@ _NAMES: Final = ("postgres", "postmaster")
 
 
 def local_postmaster(backend_pid: int, backend_start_ms: int | None, root: Path = ROOT) -> int | Unavailable:
-    """The postmaster's pid when the backend that serves us is a process of this machine.
+    """Return the postmaster's pid when the backend of our session is a process of this machine.
 
     A loopback address proves nothing (SSH tunnel, container with a forwarded port), and another server may own a
     process of the same number. So the process must carry the name of a server, descend from one, and have started
@@ -236,7 +237,7 @@ def local_postmaster(backend_pid: int, backend_start_ms: int | None, root: Path 
 
 
 def another_start(backend_pid: int, started_s: float, backend_start_ms: int | None) -> Unavailable | None:
-    """Why a process is not the backend of that start; None where it is.
+    """Return the reason why a process is not the backend of that start; None where it is.
 
     Args:
         backend_pid: See `local_postmaster`.
@@ -251,12 +252,13 @@ def another_start(backend_pid: int, started_s: float, backend_start_ms: int | No
 
 
 def is_server_name(name: str) -> bool:
-    """Whether a process of this name is one of a server."""
-    return any(each in name for each in _NAMES)
+    """Return whether a process of this name belongs to a server."""
+    return any(server_name in name for server_name in _NAMES)
 
 
 def working_directory(pid: int, root: Path = ROOT) -> str | None:
-    """Where a process works: for a postmaster its data directory, which the role may not be allowed to ask for.
+    """Return the working directory of a process: of a postmaster its data directory, which the role may not be allowed
+    to ask for.
 
     None when we may not look (another user's process). Source: /proc/PID/cwd.
     """
@@ -267,16 +269,16 @@ def _lineage(root: Path, pid: int) -> Lineage:
     return parse_lineage(read_once(root / f"proc/{pid}/stat"))
 
 
-def not_here(what: str) -> Unavailable:
-    """The server's process is none that this machine shows, and why."""
+def not_here(observation: str) -> Unavailable:
+    """Return the absence of the server's process on this machine, with the observation that shows it."""
     return Unavailable(
         Reason.NOT_LOCAL,
-        f"{what}: the server runs on another machine, in a container of its own, or /proc hides it (hidepid)",
+        f"{observation}: the server runs on another machine, in a container of its own, or /proc hides it (hidepid)",
     )
 
 
 class OwnCost(Struct, frozen=True):
-    """Since this process started.
+    """Costs of this program since it started.
 
     Attributes:
         cpu_s: CPU seconds of all its threads, user and system.
@@ -291,7 +293,7 @@ _MAXRSS_UNIT_BYTES: Final = 1 if sys.platform == "darwin" else 1024
 
 
 class OwnCostMeter:
-    """Reads our own cost; cheap enough for every frame.
+    """Meter of our own cost; cheap enough for every frame.
 
     Source: clock_gettime(CLOCK_PROCESS_CPUTIME_ID) and field 2 of /proc/self/statm, in pages.
     """
@@ -302,11 +304,9 @@ class OwnCostMeter:
         self._statm = KeptFile(f"/proc/{os.getpid()}/statm")
 
     def read(self) -> OwnCost:
-        """The cost up to now."""
         return OwnCost(time.process_time(), self._rss_bytes())
 
     def close(self) -> None:
-        """Closes the file kept open."""
         self._statm.close()
 
     def _rss_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""This machine's numbers from psutil, where there is no /proc to read: macOS, FreeBSD, containers that hide it.
+"""Numbers of this machine from psutil, where there is no /proc to read: macOS, FreeBSD, containers that hide it.
 
 The only module that imports psutil, and only when one of these is made. Counters and clocks are those of `host.local`;
 `host.psutil_rows` has which figure comes from where, and why others do not.
@@ -59,12 +59,12 @@ _THREADS_MOST: Final = 128
 
 
 def io_of(process: Any) -> Any:
-    """Bytes it read and wrote; None where psutil has no such method (macOS)."""
+    """Return the bytes that a process read and wrote; None where psutil has no such method (macOS)."""
     return process.io_counters() if hasattr(process, "io_counters") else None
 
 
 class PsutilProcesses:
-    """Reads processes.
+    """Processes, as psutil shows them.
 
     Args:
         psutil: The module.
@@ -79,7 +79,7 @@ class PsutilProcesses:
         self._boot_s: float | None = None
 
     def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable:
-        """See `process_files.local_postmaster`, which reads the same of /proc."""
+        """Return the same as `process_files.local_postmaster`, which reads /proc."""
         try:
             backend = self._psutil.Process(backend_pid)
             parent = self._psutil.Process(backend.ppid())
@@ -91,7 +91,8 @@ class PsutilProcesses:
         return another_start(backend_pid, started_s, backend_start_ms) or int(parent.pid)
 
     def working_directory(self, pid: int) -> str | None:
-        """Where a process works: for a postmaster its data directory. None when we may not look."""
+        """Return the working directory of a process: of a postmaster its data directory. None when this user may not
+        look."""
         try:
             return str(self._psutil.Process(pid).cwd()) or None
         except (self._psutil.Error, *FAILURES):
@@ -104,32 +105,35 @@ class PsutilProcesses:
             besides: Of no use here: psutil knows the names of all processes.
         """
         try:
-            found = [process.pid for process in self._psutil.process_iter(["name"]) if process.info["name"] == PGBENCH]
+            pids = [process.pid for process in self._psutil.process_iter(["name"]) if process.info["name"] == PGBENCH]
         except (self._psutil.Error, *FAILURES):
             return ()
-        return tuple(sorted(found)[:MOST_PGBENCH])
+        return tuple(sorted(pids)[:MOST_PGBENCH])
 
     def look_at(
         self, at_s: float, pids: Sequence[int], io_pids: Collection[int], thread_pids: Collection[int]
     ) -> ProcessSample:
-        """One look; processes that are gone, or closed to us (other users' on macOS), are left out."""
-        wanted = frozenset(io_pids)
+        """Return the counters of processes; those that are gone, or closed to this user (others' on macOS), are left
+        out."""
+        with_io = frozenset(io_pids)
         refused = 0
-        found: list[ProcessCounters] = []
+        processes: list[ProcessCounters] = []
         for pid in dict.fromkeys(pids):
             try:
                 process = self._psutil.Process(pid)
                 with process.oneshot():
-                    io, is_refused = self._io(process) if pid in wanted else ({}, False)
-                    found.append(self._counters(process, io))
+                    io, is_refused = self._io(process) if pid in with_io else ({}, False)
+                    processes.append(self._counters(process, io))
                 refused += is_refused
             except self._psutil.AccessDenied:
                 refused += 1
             except self._psutil.NoSuchProcess:
                 continue
-        if pids and not found and not self._sees_ourselves():
+        if pids and not processes and not self._sees_ourselves():
             raise NotImplementedError("it does not find even our own process")
-        return ProcessSample(at_s=at_s, processes=tuple(found), io_refused=refused, threads=self.threads(thread_pids))
+        return ProcessSample(
+            at_s=at_s, processes=tuple(processes), io_refused=refused, threads=self.threads(thread_pids)
+        )
 
     def _sees_ourselves(self) -> bool:
         try:
@@ -140,9 +144,9 @@ class PsutilProcesses:
 
     def _counters(self, process: Any, io: Mapping[str, int | None]) -> ProcessCounters:
         times = process.cpu_times()
-        told = times._asdict()
-        waited_s = told.get("iowait")
-        reaped_s = told.get("children_user", 0.0) + told.get("children_system", 0.0)
+        seconds = times._asdict()
+        waited_s = seconds.get("iowait")
+        reaped_s = seconds.get("children_user", 0.0) + seconds.get("children_system", 0.0)
         return ProcessCounters(
             pid=process.pid,
             start_ticks=self._start_ticks(process),
@@ -157,24 +161,24 @@ class PsutilProcesses:
         )
 
     def _start_ticks(self, process: Any) -> int:
-        """Ticks after boot. On Linux psutil adds the boot by today's wall clock to a start that it does not move with;
-        elsewhere the kernel keeps the start itself by the wall clock of then."""
+        """Return the start in ticks after boot. On Linux psutil adds the boot by today's wall clock to a start that
+        does not move with it; elsewhere the kernel keeps the start itself by the wall clock of then."""
         if self._boot_s is None or self._platform == rows.LINUX:
             self._boot_s = float(self._psutil.boot_time())
         return max(round((float(process.create_time()) - self._boot_s) * self._ticks), 0)
 
     def _io(self, process: Any) -> tuple[Mapping[str, int | None], bool]:
-        """Bytes read and written, and whether they were refused."""
+        """Return bytes read and written, and whether they were refused."""
         try:
-            said = io_of(process)
+            counters = io_of(process)
         except self._psutil.AccessDenied:
             return {}, True
-        return ({} if said is None else rows.fields_of(rows.PROCESS_IO, said, self._platform)), False
+        return ({} if counters is None else rows.fields_of(rows.PROCESS_IO, counters, self._platform)), False
 
     def _threads(self, pid: int) -> list[ThreadCounters]:
         try:
             process = self._psutil.Process(pid)
-            started, said = self._start_ticks(process), process.threads()
+            started, threads = self._start_ticks(process), process.threads()
         except (self._psutil.Error, *FAILURES):
             return []
         return [
@@ -186,18 +190,19 @@ class PsutilProcesses:
                 system_ticks=round(thread.system_time * self._ticks),
                 run_delay_ms=None,
             )
-            for thread in sorted(said)[:_THREADS_MOST]
+            for thread in sorted(threads)[:_THREADS_MOST]
         ]
 
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
-        """Every thread of these processes, at most 128 of each; those of macOS have no number that stays theirs."""
+        """Return every thread of these processes, at most 128 of each; those of macOS have no number that stays
+        theirs."""
         if self._platform not in (rows.LINUX, "freebsd"):
             return ()
         return tuple(thread for pid in pids for thread in self._threads(pid))
 
 
 class PsutilHost(PsutilProcesses):
-    """Samples the machine we run on. Every section fails on its own and says why.
+    """Source of this machine's numbers in psutil. Every section fails by itself and says why.
 
     Args:
         clock: Seconds on the session's monotonic clock.
@@ -226,13 +231,13 @@ class PsutilHost(PsutilProcesses):
         self._speeds_due_s = 0.0
 
     def facts(self) -> HostFacts | Unavailable:
-        """What does not change while we look; read once. There whatever else psutil may not see."""
+        """Return what does not change while the program runs; read once. Never absent, whatever psutil may not see."""
         if self._facts is None:
             self._facts = self._read_facts()
         return self._facts
 
     def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
-        """See `host.local.LocalHost.set_directories`. Call it off the event loop."""
+        """Set the server's directories. Call it off the event loop."""
         directories = server_directories(data_directory, places) if data_directory else {}
         namespace = MountNamespace(self._mounts(directories))
         self._file_systems.watch(directories, namespace)
@@ -240,12 +245,12 @@ class PsutilHost(PsutilProcesses):
         self._roles = Roles({})
 
     def set_server(self, postmaster_pid: int) -> None:
-        """Says whose control group counts; psutil tells none."""
+        """Set the server whose control group counts; psutil shows none."""
 
     def machine_details(
         self, disks: Mapping[str, bool], directories: Mapping[str, str], postmaster_pid: int | None
     ) -> MachineDetails | Unavailable:
-        """Settings of the operating system; psutil tells none."""
+        """Return the absence of settings of the operating system, which psutil does not show."""
         return rows.NO_DETAILS
 
     def sample(
@@ -254,9 +259,10 @@ class PsutilHost(PsutilProcesses):
         io_pids: Collection[int] = (),
         thread_pids: Collection[int] = (),
         resting: Collection[int] = (),
-        seen: ProcessSample | Unavailable | None = None,
+        processes: ProcessSample | Unavailable | None = None,
     ) -> HostSample:
-        """One look at the machine; see `host.local.LocalHost.sample`. Resting processes are looked at as well."""
+        """Return a reading of every section; see `host.local.LocalHost.sample`. Resting processes are looked at as
+        well."""
         at_s = self._clock()
         return HostSample(
             facts=self.facts(),
@@ -266,8 +272,8 @@ class PsutilHost(PsutilProcesses):
             disks=self._or_why(self._disks, "disks"),
             processes=(
                 self._or_why(lambda: self.look_at(at_s, pids, io_pids, thread_pids), "processes")
-                if seen is None
-                else seen
+                if processes is None
+                else processes
             ),
             network=self._or_why(self._network, "network interfaces"),
             file_systems=self._file_systems.sample(),
@@ -278,24 +284,25 @@ class PsutilHost(PsutilProcesses):
         )
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no file is kept open."""
 
-    def _or_why(self, read: Callable[[], _T], what: str) -> _T | Unavailable:
-        """What psutil says; its failure as absence. On Linux it reads /proc itself and fails where that is hidden."""
+    def _or_why(self, read: Callable[[], _T], subject: str) -> _T | Unavailable:
+        """Return psutil's answer, or its failure as absence. On Linux psutil reads /proc itself and fails where that is
+        hidden."""
         try:
             return read()
         except (PermissionError, self._psutil.AccessDenied):
-            return Unavailable(Reason.NO_PERMISSION, f"psutil may not read {what} here; run as root")
+            return Unavailable(Reason.NO_PERMISSION, f"psutil may not read {subject} here; run as root")
         except (OSError, self._psutil.Error, NotImplementedError) as problem:
-            place = problem.filename if isinstance(problem, OSError) else None
-            why = f"no {place}" if place else str(problem)
-            return Unavailable(Reason.NOT_SUPPORTED, f"psutil cannot read {what} here: {why}")
+            path = problem.filename if isinstance(problem, OSError) else None
+            reason = f"no {path}" if path else str(problem)
+            return Unavailable(Reason.NOT_SUPPORTED, f"psutil cannot read {subject} here: {reason}")
         except FAILURES as problem:
-            return Unavailable(Reason.FAILED, f"psutil cannot read {what} here: {problem}")
+            return Unavailable(Reason.FAILED, f"psutil cannot read {subject} here: {problem}")
 
     def _told(self, call: Callable[[], _T]) -> _T | None:
-        found = self._or_why(call, "")
-        return None if isinstance(found, Unavailable) else found
+        answer = self._or_why(call, "")
+        return None if isinstance(answer, Unavailable) else answer
 
     def _read_facts(self) -> HostFacts:
         name = os.uname()
@@ -316,37 +323,37 @@ class PsutilHost(PsutilProcesses):
         )
 
     def _untold(self, memory: Any) -> tuple[UntoldFigure, ...]:
-        """Of the calls that work; where one fails, its section says why."""
+        """Return the untold figures of the calls that work; where a call fails, its section says why."""
         disks = self._told(lambda: self._psutil.disk_io_counters(perdisk=True, nowrap=False)) or {}
         swap = self._told(self._swap)
-        ours = self._told(lambda: (io_of(self._psutil.Process()),))
-        asked: tuple[tuple[Sequence[rows.Told], Sequence[Any], str], ...] = (
+        own_io = self._told(lambda: (io_of(self._psutil.Process()),))
+        answered_tables: tuple[tuple[Sequence[rows.PsutilField], Sequence[Any], str], ...] = (
             (rows.CPU_TIMES, _if_any(self._told(self._psutil.cpu_times)), "cpu_times"),
             (rows.CPU_STATS, _if_any(self._told(self._psutil.cpu_stats)), "cpu_stats"),
             (rows.MEMORY, _if_any(memory), "virtual_memory"),
             (rows.SWAP, () if swap is None else (swap[0] if swap[1] else None,), "swap_memory"),
             (rows.DISK, tuple(disks.values())[:1], "disk_io_counters"),
-            (rows.PROCESS_IO, ours or (), "Process.io_counters"),
+            (rows.PROCESS_IO, own_io or (), "Process.io_counters"),
         )
-        found = [
+        untold = [
             figure
-            for table, answers, call in asked
-            for said in answers
-            for figure in rows.untold(table, said, self._platform, call)
+            for table, answers, call in answered_tables
+            for answer in answers
+            for figure in rows.untold(table, answer, self._platform, call)
         ]
         limits = rows.LIMITS_OF_LINUX if self._platform == rows.LINUX else ()
-        return (*rows.NEVER, *limits, *found)
+        return (*rows.NEVER, *limits, *untold)
 
     def _cpu(self) -> CpuSample:
         at_s = self._clock()
         total = self._times("cpu", self._psutil.cpu_times())
-        each = self._psutil.cpu_times(percpu=True)
+        per_cpu = self._psutil.cpu_times(percpu=True)
         stats = rows.fields_of(rows.CPU_STATS, self._psutil.cpu_stats(), self._platform)
         load_1m, load_5m, load_15m = (round(load, 2) for load in self._psutil.getloadavg())
         return CpuSample(
             at_s=at_s,
             total=total,
-            cores=tuple(self._times(f"cpu{number}", times) for number, times in enumerate(each)),
+            cores=tuple(self._times(f"cpu{number}", times) for number, times in enumerate(per_cpu)),
             context_switches=stats["context_switches"],
             procs_running=None,
             procs_blocked=None,
@@ -356,9 +363,9 @@ class PsutilHost(PsutilProcesses):
             interrupts=stats["interrupts"],
         )
 
-    def _times(self, cpu: str, said: Any) -> CpuTimes:
-        """psutil divides the kernel's ticks by their number in a second."""
-        seconds = rows.fields_of(rows.CPU_TIMES, said, self._platform)
+    def _times(self, cpu: str, answer: Any) -> CpuTimes:
+        """Return CPU times in ticks: psutil divides the kernel's ticks by their number in a second."""
+        seconds = rows.fields_of(rows.CPU_TIMES, answer, self._platform)
         ticks: dict[str, Any] = {
             field: None if value is None else round(value * self._ticks) for field, value in seconds.items()
         }
@@ -387,35 +394,35 @@ class PsutilHost(PsutilProcesses):
         )
 
     def _swap(self) -> tuple[Any, bool]:
-        """What psutil says, and whether its traffic counts: it warns and says 0 where it cannot read them."""
+        """Return psutil's answer, and whether its traffic counts: psutil warns and says 0 where it cannot read it."""
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             return self._psutil.swap_memory(), not warned
 
     def _disks(self) -> DiskSample:
         at_s = self._clock()
-        said = self._psutil.disk_io_counters(perdisk=True, nowrap=False)
-        if not said:
+        counters_by_disk = self._psutil.disk_io_counters(perdisk=True, nowrap=False)
+        if not counters_by_disk:
             raise FileNotFoundError(None, "no disk is counted")
-        found = [
+        counted_disks = [
             DiskCounters(
                 name=name, in_flight=None, weighted_ms=None, **rows.fields_of(rows.DISK, counters, self._platform)
             )
-            for name, counters in said.items()
+            for name, counters in counters_by_disk.items()
         ]
-        devices = rows.whole_disks(said)
+        devices = rows.whole_disks(counters_by_disk)
         if not self._roles.devices and not self._roles.unplaced:
-            self._roles = _roles(self._places, said)
-        disks = choose_disks(found, devices.whole, devices.stacked, self._roles.devices)
+            self._roles = _roles(self._places, counters_by_disk)
+        disks = choose_disks(counted_disks, devices.whole_disks, devices.stacked, self._roles.devices)
         return DiskSample(at_s, tuple(with_cap(disk, self._caps) for disk in disks), self._roles.unplaced)
 
     def _network(self) -> NetworkSample:
         at_s = self._clock()
-        said = self._psutil.net_io_counters(pernic=True, nowrap=False)
+        counters_by_interface = self._psutil.net_io_counters(pernic=True, nowrap=False)
         if at_s >= self._speeds_due_s:
             self._speeds_due_s = at_s + sections.frequency.every_s
             stats = self._told(self._psutil.net_if_stats) or {}
-            self._speeds = {name: each.speed * _MEGABIT or None for name, each in stats.items()}
+            self._speeds = {name: interface.speed * _MEGABIT or None for name, interface in stats.items()}
         return NetworkSample(
             at_s,
             tuple(
@@ -424,25 +431,31 @@ class PsutilHost(PsutilProcesses):
                     speed_bits_per_s=self._speeds.get(name),
                     **rows.fields_of(rows.INTERFACE, counters, self._platform),
                 )
-                for name, counters in said.items()
+                for name, counters in counters_by_interface.items()
                 if counters.packets_recv or counters.packets_sent
             ),
         )
 
     def _mounts(self, directories: Mapping[str, str]) -> tuple[Mount, ...]:
-        """All there are; where psutil cannot list them, those that hold the directories, found by looking upwards."""
-        said = self._told(lambda: self._psutil.disk_partitions(all=True))
-        if said is None:
+        """Return all mounts; where psutil cannot list them, those that hold the directories, found
+        by looking upwards."""
+        partitions = self._told(lambda: self._psutil.disk_partitions(all=True))
+        if partitions is None:
             points = dict.fromkeys(_mount_point(path) for path in directories.values())
             return tuple(Mount(point=point, kind="", source="", options=()) for point in points)
         return tuple(
-            Mount(point=each.mountpoint, kind=each.fstype, source=each.device, options=tuple(each.opts.split(",")))
-            for each in said
+            Mount(
+                point=partition.mountpoint,
+                kind=partition.fstype,
+                source=partition.device,
+                options=tuple(partition.opts.split(",")),
+            )
+            for partition in partitions
         )
 
 
-def _if_any(said: Any) -> tuple[Any, ...]:
-    return () if said is None else (said,)
+def _if_any(answer: Any) -> tuple[Any, ...]:
+    return () if answer is None else (answer,)
 
 
 def _pages(swapped_bytes: int | None) -> int | None:
@@ -463,7 +476,8 @@ def _mount_point(path: str) -> str:
 
 
 def _place(path: str, namespace: MountNamespace) -> Mount | Unavailable:
-    """The mount of a directory, symbolic links followed unless they are on another machine's disks; or why not."""
+    """Return the mount of a directory, symbolic links followed unless they are on another machine's disks; or why there
+    is none."""
     real = namespace.real_path(path)
     if real is None:
         return not_readable(path)
@@ -486,13 +500,13 @@ def _device(source: str) -> str:
 def _roles(places: Mapping[str, Mount | Unavailable], names: Collection[str]) -> Roles:
     placed: list[tuple[str, str]] = []
     unplaced: list[str] = []
-    for role, place in places.items():
-        if isinstance(place, Unavailable):
-            unplaced.append(f"{role}: {place}")
+    for role, mount in places.items():
+        if isinstance(mount, Unavailable):
+            unplaced.append(f"{role}: {mount}")
         # A volume's name is a link to the device that is counted.
-        elif disk := rows.disk_under(_device(place.source), names):
+        elif disk := rows.disk_under(_device(mount.source), names):
             placed.append((role, disk))
         else:
-            on = f" ({place.kind} on {place.source})" if place.source else ""
+            on = f" ({mount.kind} on {mount.source})" if mount.source else ""
             unplaced.append(f"{role}: psutil does not tell its disk{on}")
     return Roles(by_place(placed), tuple(unplaced))

@@ -197,7 +197,7 @@ class HostSampler:
         if self._postmaster_pid is not None:
             pids.append(self._postmaster_pid)
         if told and len(pids) > _FEW and self._clock() < self._processes_due_s:
-            return self._finished(self._host.sample(pids, seen=self._processes), pids)
+            return self._finished(self._host.sample(pids, processes=self._processes), pids)
         resting = self._resting(backends) if told else ()
         # Once more of one that is idle by now: what it did last is over.
         wanted, self._io_pids = io_pids | self._io_pids, io_pids

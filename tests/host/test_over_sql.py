@@ -299,7 +299,7 @@ async def test_partitions_and_volumes_lead_to_their_disks() -> None:
     )
     directories = {"data": "/data/18", "wal": "/data/18/pg_wal", "tablespace t": "/ts", "tablespace far": "/far/t"}
     devices, roles = await layout_of(read, diskstats, mounts, directories)
-    assert devices.whole == {"sda", "nvme0n1", "dm-0"}
+    assert devices.whole_disks == {"sda", "nvme0n1", "dm-0"}
     assert devices.stacked == {"dm-0"}
     assert roles.devices == {"dm-0": ("data",), "nvme0n1": ("data",), "sda": ("tablespace t",)}
     assert len(roles.unplaced) == 2

@@ -402,7 +402,7 @@ def test_metrics_of_a_mac_are_numbers_or_nothing() -> None:
     ],
 )
 def test_partitions_are_told_by_their_names(names: list[str], whole: set[str]) -> None:
-    assert whole_disks(names).whole == whole
+    assert whole_disks(names).whole_disks == whole
     assert whole_disks(names).stacked == {name for name in names if name.startswith(("dm-", "md"))}
 
 

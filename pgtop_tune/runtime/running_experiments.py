@@ -44,6 +44,7 @@ _ENDED_S: Final = 600.0
 _WORD: Final = 80
 _DETAILS: Final = 20_000
 _LONGEST_S: Final = 1e7
+_MOST_PAIRS: Final = 100_000
 _REFUSED: Final = "did not begin"
 """The ending of an experiment that was refused once it looked closely."""
 _CLOCK_MS: Final = 2
@@ -286,22 +287,14 @@ def _sound(state: ExperimentState) -> ExperimentState:
     )
     return replace(
         state,
+        **{field: one_line(getattr(state, field), _WORD) for field in ("kind", "phase", "figure", "ending")},
+        **{field: _within(getattr(state, field), 0, _MOST_PAIRS) for field in ("pair", "of", "counted")},
+        **{field: float(_within(getattr(state, field), 0, _LONGEST_S)) for field in ("elapsed_s", "remaining_s")},
+        **{field: _share(getattr(state, field)) for field in ("effect", "low", "high")},
         values=values,
-        kind=one_line(state.kind, _WORD),
-        phase=one_line(state.phase, _WORD),
         arm=state.arm if state.arm in ("A", "B") else "",
-        figure=one_line(state.figure, _WORD),
-        ending=one_line(state.ending, _WORD),
         problem=one_line(state.problem, _DETAILS),
         details="\n".join(printable_lines(state.details, _DETAILS)),
-        pair=_within(state.pair, 0, 100_000),
-        of=_within(state.of, 0, 100_000),
-        counted=_within(state.counted, 0, 100_000),
-        elapsed_s=float(_within(state.elapsed_s, 0, _LONGEST_S)),
-        remaining_s=float(_within(state.remaining_s, 0, _LONGEST_S)),
-        effect=_share(state.effect),
-        low=_share(state.low),
-        high=_share(state.high),
     )
 
 

@@ -150,15 +150,11 @@ def moment(words: str, line: Timeline) -> float:
     elif words[:1] in ("+", "-"):
         wanted = line.shown_s + seconds(words[1:]) * (-1.0 if words[0] == "-" else 1.0)
     else:
-        wanted = _seconds_or_refuse(words)
+        try:
+            wanted = seconds(words)
+        except UsageProblem:
+            raise UsageProblem(f'"{words}" is not a point in time', HINT) from None
     return min(max(wanted, 0.0), line.length_s)
-
-
-def _seconds_or_refuse(words: str) -> float:
-    try:
-        return seconds(words)
-    except UsageProblem:
-        raise UsageProblem(f'"{words}" is not a point in time', HINT) from None
 
 
 def _parts(words: str) -> tuple[int, int, int | None]:

@@ -36,7 +36,7 @@ class ArmValues(Struct, frozen=True):
 
 
 class ExperimentPreview(Struct, frozen=True):
-    """What an experiment would be about.
+    """Changes and noise of an experiment before it starts.
 
     Attributes:
         values: Of each parameter asked about that would change.
@@ -52,7 +52,7 @@ class ExperimentPreview(Struct, frozen=True):
 
 
 class ExperimentRequest(Struct, frozen=True):
-    """What is to be compared.
+    """An experiment to be started.
 
     Attributes:
         values: (name, B) of each parameter; A is what is in force.
@@ -68,7 +68,7 @@ class ExperimentRequest(Struct, frozen=True):
 
 
 class ExperimentState(Struct, frozen=True):
-    """Where the newest experiment stands.
+    """State of the newest experiment.
 
     Attributes:
         number: Of the experiment in this session, from 1; 0 before the first.
@@ -115,7 +115,7 @@ class ExperimentState(Struct, frozen=True):
         """The arm in force with its values: "B: work_mem=64MB"; "" between blocks."""
         if not self.arm:
             return ""
-        values = ((each.name, each.b if self.arm == "B" else each.a) for each in self.values)
+        values = ((parameter.name, parameter.b if self.arm == "B" else parameter.a) for parameter in self.values)
         return f"{self.arm}: {', '.join(f'{name}={value}' for name, value in values)}"
 
 
@@ -123,11 +123,11 @@ class ExperimentView(FrameSink, Protocol):
     """An experiment that can be looked at and stopped. A sink of the engine."""
 
     def state(self) -> ExperimentState:
-        """The newest. Thread-safe."""
+        """Return the newest state. Thread-safe."""
         ...
 
     async def stop(self) -> None:
-        """Ends it, and waits until everything is put back.
+        """End the experiment, and wait until every value is reverted.
 
         Raises:
             PgtopError: It could not be ended.
@@ -138,16 +138,16 @@ class ExperimentView(FrameSink, Protocol):
 class ExperimentControl(ExperimentView, Protocol):
     """One experiment of ours at a time."""
 
-    async def look(self, wanted: Sequence[tuple[str, str]], run: BenchRun | None) -> ExperimentPreview:
-        """What an experiment with these values of B would be about; changes nothing.
+    async def look(self, values: Sequence[tuple[str, str]], run: BenchRun | None) -> ExperimentPreview:
+        """Return the changes and the noise of an experiment with these values of B; changes nothing.
 
         Raises:
             ConnectionProblem: The server is not there.
         """
         ...
 
-    async def start(self, wanted: ExperimentRequest) -> None:
-        """Begins; where it is shows in `state`.
+    async def start(self, request: ExperimentRequest) -> None:
+        """Begin an experiment; `state` shows its progress.
 
         Raises:
             PgtopError: A value cannot be judged, or an experiment is under way.

@@ -1,4 +1,4 @@
-"""The newest frames of a session, the older of them with fewer readings of what is bulky.
+"""The newest frames of a session; the older ones of them have fewer readings of bulky sections.
 
 Three hundred backends and their processes are a quarter of a megabyte in each frame, and what little of a frame stays
 for long keeps the memory around it from being used again. No metric looks at these sections further back than some
@@ -34,7 +34,7 @@ _Sample = TypeVar("_Sample", HostSample, PostgresSample)
 
 
 class FrameWindow(Sequence[Frame]):
-    """At most `KEEP_FRAMES` frames, oldest first. What a frame does not have stays absent.
+    """At most `KEEP_FRAMES` frames, oldest first. A section that a frame lacks stays absent.
 
     Args:
         frames: A window to begin with the frames of.
@@ -61,7 +61,7 @@ class FrameWindow(Sequence[Frame]):
         return reversed(self._frames)
 
     def append(self, frame: Frame) -> None:
-        """Takes the newest frame, lets go of the oldest beyond the limit."""
+        """Take the newest frame, drop the oldest beyond the limit."""
         frames = self._frames
         if len(frames) == KEEP_FRAMES:
             self._thinned = max(self._thinned - 1, 0)
@@ -73,12 +73,12 @@ class FrameWindow(Sequence[Frame]):
             self._thinned += 1
 
     def extend(self, frames: Iterable[Frame]) -> None:
-        """Takes several, oldest first."""
+        """Take several frames, oldest first."""
         for frame in frames:
             self.append(frame)
 
     def pop(self) -> Frame:
-        """Lets go of the newest, and gives it.
+        """Remove the newest frame, and return it.
 
         Raises:
             IndexError: There is none.
@@ -88,13 +88,13 @@ class FrameWindow(Sequence[Frame]):
         return frame
 
     def clear(self) -> None:
-        """Forgets all of them."""
+        """Forget all frames."""
         self._frames.clear()
         self._thinned = 0
 
 
 def _repeating(before: Frame, frame: Frame) -> Frame:
-    """The frame with the readings of the one before, where those are of the same seconds."""
+    """Return the frame with the readings of the one before, where those are of the same seconds."""
     return replace(
         frame,
         host=_sample(before.host, frame.host, _HOST),

@@ -42,7 +42,7 @@ class MakingPlan(Struct, frozen=True):
 
 
 class MakingPreview(Struct, frozen=True):
-    """What making it would mean.
+    """Consequences of making a data set.
 
     Attributes:
         title: What would be made: "scale 5".
@@ -63,7 +63,7 @@ class MakingPreview(Struct, frozen=True):
 
 
 class MakingProgress(Struct, frozen=True):
-    """How far the making is.
+    """Progress of making a data set.
 
     Attributes:
         step: In pgbench's words, or ours.
@@ -115,7 +115,7 @@ class LoadSeries(Struct, frozen=True):
 
 
 class LoadState(Struct, frozen=True):
-    """Where everything stands.
+    """State of runs and data sets.
 
     Attributes:
         doing: "run", "steps" or "making"; "" when nothing is under way.
@@ -137,18 +137,18 @@ class LoadState(Struct, frozen=True):
 
 
 class LoadControl(Protocol):
-    """pgbench in the operator's hand; one thing at a time."""
+    """The operator's control of pgbench; one thing at a time."""
 
     def state(self) -> LoadState:
-        """Now. Thread-safe."""
+        """Return the state now. Thread-safe."""
         ...
 
     async def profiles(self) -> tuple[ProfileSummary, ...]:
-        """Profiles that can be run."""
+        """Return the profiles that can be run."""
         ...
 
     async def datasets(self) -> tuple[DatasetFound, ...]:
-        """Every data set there is a profile for, found or not.
+        """Return every data set that a profile needs, present or not.
 
         Raises:
             ConnectionProblem: The server is not there.
@@ -156,7 +156,7 @@ class LoadControl(Protocol):
         ...
 
     async def preview(self, spec: LoadSpec) -> str:
-        """The exact command line `start` would run, shell-quoted.
+        """Return the exact command line `start` would run, shell-quoted.
 
         Raises:
             LoadProblem: No pgbench, or a spec it would refuse.
@@ -164,7 +164,7 @@ class LoadControl(Protocol):
         ...
 
     async def start(self, spec: LoadSpec) -> None:
-        """Starts pgbench; its life shows in the frames, its record in `state` once it has ended.
+        """Start pgbench; frames show its life, `state` its record once it has ended.
 
         Raises:
             LoadProblem: It cannot be started, would surely die of a limit, or something else is under way.
@@ -172,7 +172,7 @@ class LoadControl(Protocol):
         ...
 
     async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
-        """Begins a series of runs, one after the other.
+        """Begin a series of runs, one after the other.
 
         Args:
             spec: What they have in common.
@@ -186,11 +186,11 @@ class LoadControl(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Ends what is under way, and waits until pgbench is gone. What was measured is kept."""
+        """End the current run or making, and wait until pgbench is gone. What was measured is kept."""
         ...
 
     async def look(self, plan: MakingPlan) -> MakingPreview:
-        """What making a data set would mean; changes nothing.
+        """Return the consequences of making a data set; changes nothing.
 
         Raises:
             LoadProblem: A size that cannot be made, tables that are something else, a disk that is too small.
@@ -199,7 +199,7 @@ class LoadControl(Protocol):
         ...
 
     async def make(self, plan: MakingPlan, *, replace: bool) -> None:
-        """Begins to make a data set; where it is shows in `state`.
+        """Begin to make a data set; `state` shows its progress.
 
         Args:
             replace: The operator has agreed that what is there goes.

@@ -130,7 +130,7 @@ def _has(frame: Frame, pids: Set[int]) -> bool:
 
 
 def thin(frame: Frame, pids: Set[int] = frozenset()) -> Frame:
-    """Return the frame with the sections that judge the validity of a run: an hour under a thousand clients fits in memory.
+    """Return the frame with the sections by which a run is judged: an hour under a thousand clients fits in memory.
 
     Left out: the load's own sessions and their processes, and sections that no rule looks at.
 

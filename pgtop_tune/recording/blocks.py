@@ -2,25 +2,36 @@
 
 A packed recording has a member of its own for every key frame (see `packing`). Their marks are found by their bytes,
 so a day of frames opens without being unpacked, and a jump unpacks one minute of it.
+
+A file without a name in $TMPDIR that a recording is put into, as far as it can be one and there is room.
+
+Where the key frames of a recording stand, in a file beside it: a large one is opened without being read through.
+
+Never needed: where it is missing or does not fit, the recording is read through and the index made anew. It tells the
+places up to the last key frame it knows; what was appended since is looked for from there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
+import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Final, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from pgtop_tune.base.errors import RecordingProblem
-from pgtop_tune.base.paths import opened
+from pgtop_tune.base.paths import opened, replacing
 from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, YEAR_9999_MS, read_header
-from pgtop_tune.recording.index import WORTH_BYTES, Place, keep_places, known_places
 from pgtop_tune.recording.packing import MOST_MARKS, Packing, find_marks, packing_of
-from pgtop_tune.recording.spool_file import SpoolFile
 
 _KEY_START: Final = b'{"key":'
 _NEXT_KEY: Final = b"\n" + _KEY_START
@@ -336,3 +347,121 @@ def moment(line: bytes, otherwise: float) -> float:
     found = _ELAPSED.search(line[:_LINE_START])
     elapsed_s = float(found[1]) if found else otherwise
     return elapsed_s if abs(elapsed_s) < YEAR_9999_MS else otherwise
+
+
+_FREE_SHARE: Final = 0.1
+"""Of the file system, which may be the one of a database server: left for others."""
+_LOOK_EVERY: Final = 16 << 20
+_SMALL_BYTES: Final = 64 << 20
+_MOST_RATIO: Final = 100
+"""Bytes that a byte is unpacked to: recordings have 5 to 30, made-up files up to a thousand."""
+
+
+class SpoolFile:
+    """Bytes are appended as they come.
+
+    Args:
+        packed: The file they are unpacked from; None where they are not.
+
+    Attributes:
+        file: What was written so far, without a name.
+    """
+
+    def __init__(self, packed: IO[bytes] | None = None) -> None:
+        self.file: Final = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        self._packed = packed
+        self._size = self._line = self._looked = 0
+
+    def write(self, data: bytes) -> None:
+        """Appends them.
+
+        Raises:
+            RecordingProblem: No recording goes on like this, or there is no room for it.
+            OSError: They cannot be written.
+        """
+        # Packed bytes have line breaks, too.
+        end = data.rfind(b"\n")
+        self._line = self._line + len(data) if end < 0 else len(data) - end - 1
+        self._size += len(data)
+        if self._line > MAX_LINE_BYTES:
+            raise RecordingProblem("it has a line too long for a recording", "it is damaged or forged")
+        most = _SMALL_BYTES + _MOST_RATIO * (0 if self._packed is None else self._packed.tell())
+        if self._packed is not None and self._size > most:
+            raise RecordingProblem(
+                f"it unpacks to more than {_MOST_RATIO} times its size, unlike any recording",
+                "if it is a recording, unpack it yourself and open the result",
+            )
+        if self._size >= self._looked:
+            self._looked = self._size + _LOOK_EVERY
+            self._check_room()
+        view = memoryview(data)
+        while view:
+            view = view[self.file.write(view) or 0 :]
+
+    def _check_room(self) -> None:
+        room = os.fstatvfs(self.file.fileno())
+        if self._size > _LOOK_EVERY and room.f_bavail < _FREE_SHARE * room.f_blocks:
+            raise RecordingProblem(
+                f"less than a tenth of the file system of {Path(tempfile.gettempdir())} is free",
+                "TMPDIR names another directory",
+            )
+
+    def close(self) -> None:
+        """The bytes are gone."""
+        self.file.close()
+
+
+_INDEX_FORMAT: Final = "pgtop-tune-index/1"
+WORTH_BYTES: Final = 32 << 20
+"""A recording that takes less reading is read through faster than anybody notices."""
+_EDGE_BYTES: Final = 4096
+_MOST_INDEX_BYTES: Final = 64 << 20
+
+Place = tuple[int, int, float]
+"""Offset of a key frame (of its member, where packed), the number of the frame, and its moment in elapsed seconds."""
+
+
+def index_path(recording: Path) -> Path:
+    """Where the index of a recording is kept: run.jsonl.gz.index."""
+    return recording.with_name(recording.name + ".index")
+
+
+class _Index(Struct, frozen=True):
+    format: str
+    edges: list[int]
+    places: list[Place]
+
+
+def known_places(recording: Path, file: IO[bytes]) -> list[Place]:
+    """Return the places of key frames from the first one on; none where no index fits the file.
+
+    Args:
+        recording: Its path.
+        file: The same, open.
+    """
+    try:
+        with opened(index_path(recording)) as index_file:
+            index = msgspec.json.decode(index_file.read(_MOST_INDEX_BYTES), type=_Index)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    # A file may be anybody's.
+    places = index.places[:MOST_MARKS]
+    ascends = all(before[0] < after[0] and before[1] < after[1] for before, after in pairwise([(-1, -1, 0.0), *places]))
+    fits = places and ascends and index.format == _INDEX_FORMAT and index.edges == _edges(file, places[-1][0])
+    return places if fits else []
+
+
+def keep_places(recording: Path, file: IO[bytes], places: Sequence[Place]) -> None:
+    """Writes the index, for its user only; where that cannot be done, the recording is read through next time."""
+    text = json.dumps({"format": _INDEX_FORMAT, "edges": _edges(file, places[-1][0]), "places": places})
+    with contextlib.suppress(OSError), replacing(index_path(recording)) as made:
+        made.write(f"{text}\n".encode())
+
+
+def _edges(file: IO[bytes], end: int) -> list[int]:
+    """Checksums of the first bytes, and of the last ones before the end: a recording only ever grows."""
+    file.seek(0)
+    begin = file.read(min(_EDGE_BYTES, end))
+    file.seek(max(end - _EDGE_BYTES, 0))
+    before = file.read(min(_EDGE_BYTES, end))
+    return [end, zlib.crc32(begin), zlib.crc32(before), len(before)]

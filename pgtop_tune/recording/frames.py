@@ -1,12 +1,24 @@
-"""Numbered frames with random access: the part that a file and the history buffer share."""
+"""Numbered frames with random access: the part that a file and the history buffer share.
+
+Moments worth jumping to: how much of a landmark each frame is, told from a frame or from its line in a recording.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator
 from enum import Enum, auto
-from typing import Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Final, Protocol
 
+from pgtop_tune.base.errors import RecordingProblem
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import LatencySecond
+from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.runtime.ports import Landmark
 
 
 class Score(Enum):
@@ -67,3 +79,116 @@ class Frames(Protocol):
     def close(self) -> None:
         """Nobody will look again."""
         ...
+
+
+if TYPE_CHECKING:
+    from pgtop_tune.recording.values import Codec
+
+_EVENTS: Final = re.compile(rb'"events":\s*\[\s*\{')
+_CHECKPOINT: Final = re.compile(rb'"kind":\s*"checkpoint"')
+_LATENCIES: Final = re.compile(rb'"latencies":\s*(?=\[\s*\{)')
+_DECODER: Final = json.JSONDecoder()
+
+
+def score_of_frame(score: Score, frame: Frame) -> float:
+    """How much of it a frame is: 1 with such an event, the slowest transaction in µs; 0 without."""
+    if score is Score.EVENT:
+        return float(bool(frame.events))
+    if score is Score.CHECKPOINT:
+        return float(any(event.kind is EventKind.CHECKPOINT for event in frame.events))
+    return 0.0 if isinstance(frame.bench, Unavailable) else _slowest_us(frame.bench.latencies)
+
+
+def score_of_line(score: Score, line: bytes) -> float:
+    """The same of a line, of which nothing else is understood. What cannot be read is told of when its frame is."""
+    if score is Score.SLOWEST:
+        return _slowest_us(_latencies(line))
+    events = _EVENTS.search(line)
+    if events is None or score is Score.EVENT:
+        return float(events is not None)
+    return float(_CHECKPOINT.search(line, events.end()) is not None)
+
+
+def _slowest_us(seconds: Iterable[LatencySecond]) -> float:
+    return float(max((second.max_us for second in seconds), default=0))
+
+
+def _latencies(line: bytes) -> list[LatencySecond]:
+    place = _LATENCIES.search(line)
+    if place is None:
+        return []
+    try:
+        rows, _ = _DECODER.raw_decode(line[place.end() :].decode("ascii", "replace"))
+        return [_second().read(row) for row in rows]
+    except (ValueError, RecursionError, RecordingProblem):
+        return []
+
+
+@cache
+def _second() -> Codec:
+    from pgtop_tune.recording.codec import codec_for
+
+    return codec_for(LatencySecond)
+
+
+async def find_landmark(frames: Frames, landmark: Landmark, here: int) -> int | None:
+    """Number of the frame that a landmark is at; None where there is none in that direction.
+
+    Gives way to the rest of the loop after each block.
+
+    Args:
+        here: Number of the frame shown, which is not looked at itself.
+    """
+    score, direction = _WANTED[landmark]
+    if direction == 0:
+        return await _largest(frames, score)
+    return await (_next(frames, score, here) if direction > 0 else _previous(frames, score, here))
+
+
+_WANTED: Final = {
+    Landmark.NEXT_EVENT: (Score.EVENT, 1),
+    Landmark.PREVIOUS_EVENT: (Score.EVENT, -1),
+    Landmark.NEXT_CHECKPOINT: (Score.CHECKPOINT, 1),
+    Landmark.PREVIOUS_CHECKPOINT: (Score.CHECKPOINT, -1),
+    Landmark.WORST_SECOND: (Score.SLOWEST, 0),
+}
+"""Landmark → what is searched for, and whether after the moment, before it, or everywhere."""
+
+
+async def _next(frames: Frames, score: Score, here: int) -> int | None:
+    async for index, found in _scores(frames, score, here + 1, frames.frame_count):
+        if found > 0:
+            return index
+    return None
+
+
+async def _previous(frames: Frames, score: Score, here: int) -> int | None:
+    end = here
+    while end > frames.first:
+        begin, last = frames.block_begin(end - 1), None
+        async for index, found in _scores(frames, score, begin, end):
+            if found > 0:
+                last = index
+        if last is not None:
+            return last
+        end = begin
+    return None
+
+
+async def _largest(frames: Frames, score: Score) -> int | None:
+    largest, at = 0.0, None
+    async for index, found in _scores(frames, score, frames.first, frames.frame_count):
+        if found > largest:
+            largest, at = found, index
+    return at
+
+
+async def _scores(frames: Frames, score: Score, first: int, end: int) -> AsyncIterator[tuple[int, float]]:
+    begin = -1
+    for index, found in frames.scores(score, first):
+        if index >= end:
+            return
+        if (block := frames.block_begin(index)) != begin:
+            begin = block
+            await asyncio.sleep(0)
+        yield index, found

@@ -26,8 +26,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import private
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.frames import Score
-from pgtop_tune.recording.landmarks import score_of_frame
+from pgtop_tune.recording.frames import Score, score_of_frame
 
 if TYPE_CHECKING:
     from pgtop_tune.runtime.ports import Step

@@ -31,8 +31,7 @@ from pgtop_tune.recording.format import (
     read_header,
     seal_of,
 )
-from pgtop_tune.recording.frames import Score
-from pgtop_tune.recording.landmarks import score_of_line
+from pgtop_tune.recording.frames import Score, score_of_line
 
 _MOST_PROBLEMS: Final = 100
 _MORE: Final = "and more of the same kind"

@@ -12,8 +12,7 @@ from typing import Final
 from pgtop_tune.metrics.catalogue import WHOLE_S
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording import landmarks
-from pgtop_tune.recording.frames import Frames
+from pgtop_tune.recording.frames import Frames, find_landmark
 from pgtop_tune.runtime.frame_window import KEEP_FRAMES, FrameWindow
 from pgtop_tune.runtime.ports import Landmark, Step, TransportState
 
@@ -244,7 +243,7 @@ class ReplaySource:
 
     async def find(self, landmark: Landmark) -> float | None:
         """See `Transport.find`."""
-        found = await landmarks.find(self._frames, landmark, self._index)
+        found = await find_landmark(self._frames, landmark, self._index)
         return None if found is None else self._frames.elapsed_s(found)
 
     def state(self) -> TransportState:

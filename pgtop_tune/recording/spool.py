@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.base.errors import RecordingProblem
+from pgtop_tune.recording.blocks import SpoolFile
 from pgtop_tune.recording.format import read_header
 from pgtop_tune.recording.packing import packing_of
 from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.recording.spool_file import SpoolFile
 
 _CHUNK: Final = 1 << 20
 _BEGIN_BYTES: Final = 1 << 20

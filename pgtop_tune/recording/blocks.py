@@ -1,4 +1,4 @@
-"""Where a recording can be entered: its key frames, found without reading what stands between them.
+"""Key frames of a recording, at which it can be entered: found without reading what stands between them.
 
 A packed recording has a member of its own for every key frame (see `packing`). Their marks are found by their bytes,
 so a day of frames opens without being unpacked, and a jump unpacks one minute of it.
@@ -75,24 +75,24 @@ class Blocks(Protocol):
     problem: str
 
     def lines(self, block: Block) -> Iterator[bytes]:
-        """Whole lines of a block, fewer than it has where it is damaged."""
+        """Yield the whole lines of a block, fewer than it has where it is damaged."""
         ...
 
     def grow(self) -> bool:
-        """Looks for more at the end of the file: the last block is found anew, and blocks may follow it."""
+        """Look for more at the end of the file; the last block is found anew, and blocks may follow it."""
         ...
 
     def first_line(self, block: Block) -> bytes:
-        """The line of its key frame; b"" where that is damaged."""
+        """Return the line of its key frame; b"" where that is damaged."""
         ...
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the file."""
         ...
 
 
 def open_blocks(path: Path) -> Blocks:
-    """The recording, whichever way it is stored.
+    """Open a recording, whichever way it is stored.
 
     Raises:
         OSError: It cannot be read.
@@ -104,24 +104,24 @@ def open_blocks(path: Path) -> Blocks:
         packing = packing_of(begin)
         # Before anything is read through or unpacked: what is no recording may have no end.
         _check_begin(begin, packing)
-        known = known_places(path, file)
+        known_keys = known_places(path, file)
         if packing is None:
-            plain = PlainBlocks(file, known=known)
-            _keep_index(path, file, known, plain.blocks)
+            plain = PlainBlocks(file, known_keys=known_keys)
+            _keep_index(path, file, known_keys, plain.blocks)
             return plain
-        marks = [*known[:-1], *find_marks(file, packing, known[-1][0] if known else 0)]
+        marks = [*known_keys[:-1], *find_marks(file, packing, known_keys[-1][0] if known_keys else 0)]
         if marks:
             packed = PackedBlocks(file, packing, marks)
-            _keep_index(path, file, known, packed.blocks)
+            _keep_index(path, file, known_keys, packed.blocks)
             return packed
-        whole = SpoolFile(file)
+        unpacked = SpoolFile(file)
         try:
-            torn = not packing.unpack(file, whole.write)
+            torn = not packing.unpack(file, unpacked.write)
         except BaseException:
-            whole.close()
+            unpacked.close()
             raise
         file.close()
-        return PlainBlocks(whole.file, _TORN if torn else "", packing=packing)
+        return PlainBlocks(unpacked.file, _TORN if torn else "", packing=packing)
     except BaseException:
         file.close()
         raise
@@ -136,15 +136,15 @@ def _check_begin(begin: bytes, packing: Packing | None) -> None:
     read_header(text.partition(b"\n")[0])
 
 
-def _keep_index(path: Path, file: IO[bytes], known: Sequence[Place], blocks: Sequence[Block]) -> None:
-    """Keeps what took long to find."""
-    read_from = known[-1][0] if known else 0
+def _keep_index(path: Path, file: IO[bytes], known_keys: Sequence[Place], blocks: Sequence[Block]) -> None:
+    """Write the index of a recording that took long to scan."""
+    read_from = known_keys[-1][0] if known_keys else 0
     if blocks and blocks[-1].offset - read_from >= WORTH_BYTES:
         keep_places(path, file, [(block.offset, block.first, block.elapsed_s) for block in blocks])
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file begins as a recording that this version reads; only its beginning is looked at."""
+    """Return whether a file begins as a recording that this version reads; only its beginning is read."""
     try:
         with opened(path) as file:
             begin = file.read(_BEGIN_BYTES)
@@ -160,7 +160,7 @@ _TOO_MANY: Final = f"more than {MOST_MARKS} key frames, which no recording has; 
 
 
 class PlainBlocks:
-    """Lines of a file. See `Blocks`.
+    """Lines of a file, as `Blocks`.
 
     Args:
         file: Open; closed by `close`.
@@ -170,7 +170,7 @@ class PlainBlocks:
     """
 
     def __init__(
-        self, file: IO[bytes], problem: str = "", known: Sequence[Place] = (), packing: Packing | None = None
+        self, file: IO[bytes], problem: str = "", known_keys: Sequence[Place] = (), packing: Packing | None = None
     ) -> None:
         self._file = file
         self._packing = packing
@@ -179,15 +179,15 @@ class PlainBlocks:
         self.header = file.readline(MAX_LINE_BYTES)
         self._size = 0
         self._is_over = False
-        begin = known[-1] if known else (file.tell(), 0, 0.0)
+        begin = known_keys[-1] if known_keys else (file.tell(), 0, 0.0)
         self.blocks = [
             Block(offset=at, end=after, first=first, elapsed_s=elapsed_s)
-            for (at, first, elapsed_s), (after, *_) in pairwise(known)
+            for (at, first, elapsed_s), (after, *_) in pairwise(known_keys)
         ]
         self._scan(*begin)
 
     def _scan(self, begin: int, frames: int, elapsed_s: float) -> None:
-        """Appends the blocks from an offset on, which so many frames stand before."""
+        """Append the blocks from an offset on, before which so many frames stand."""
         file, starts = self._file, [(begin, frames)]
         stop: int | None = None
         for offset, count, further in _keys_and_lines(file, begin):
@@ -213,7 +213,6 @@ class PlainBlocks:
             self.blocks.append(Block(offset=offset, end=stop, first=first, elapsed_s=elapsed_s))
 
     def grow(self) -> bool:
-        """See `Blocks.grow`."""
         if not self.blocks or self._is_over or self._file.seek(0, 2) <= self._size:
             return False
         last = self.blocks.pop()
@@ -225,35 +224,32 @@ class PlainBlocks:
         while end > begin:
             start = max(begin, end - _CHUNK)
             self._file.seek(start)
-            found = self._file.read(end - start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
+            line_end = self._file.read(end - start).rfind(b"\n")
+            if line_end >= 0:
+                return start + line_end + 1
             end = start
         return begin
 
     def lines(self, block: Block) -> Iterator[bytes]:
-        """See `Blocks.lines`."""
-        place = block.offset
-        while place < block.end:
-            self._file.seek(place)
-            line = self._file.readline(min(block.end - place, MAX_LINE_BYTES))
+        position = block.offset
+        while position < block.end:
+            self._file.seek(position)
+            line = self._file.readline(min(block.end - position, MAX_LINE_BYTES))
             if not line:
                 return
-            place += len(line)
+            position += len(line)
             yield line
 
     def first_line(self, block: Block) -> bytes:
-        """See `Blocks.first_line`."""
         self._file.seek(block.offset)
         return self._file.readline(min(block.end - block.offset, MAX_LINE_BYTES))
 
     def close(self) -> None:
-        """See `Blocks.close`."""
         self._file.close()
 
 
 def _keys_and_lines(file: IO[bytes], begin: int) -> Iterator[tuple[int | None, int, int | None]]:
-    """Key lines, each with the number of lines between the one before and it; at the end, none and the rest.
+    """Yield the key lines, each with the number of lines between the one before and it; at the end, none and the rest.
 
     The third is where a further recording begins; None where none was put behind.
     """
@@ -264,22 +260,22 @@ def _keys_and_lines(file: IO[bytes], begin: int) -> Iterator[tuple[int | None, i
         header = data.find(_HEADER_START)
         if header >= 0:
             data = data[:header]
-        place = 0
-        while (found := data.find(_NEXT_KEY, place)) >= 0:
-            yield base + found + 1, count + data.count(b"\n", place, found + 1), None
-            place, count = found + 1, 0
+        position = 0
+        while (line_end := data.find(_NEXT_KEY, position)) >= 0:
+            yield base + line_end + 1, count + data.count(b"\n", position, line_end + 1), None
+            position, count = line_end + 1, 0
         if header >= 0:
-            yield None, count + data.count(b"\n", place), base + header
+            yield None, count + data.count(b"\n", position), base + header
             return
         # What may be the beginning of a key line or of a header is looked at again with the next chunk.
-        rest = max(place, len(data) - len(_HEADER_START) + 1)
-        count += data.count(b"\n", place, rest)
-        base, kept = base + rest, data[rest:]
+        scanned = max(position, len(data) - len(_HEADER_START) + 1)
+        count += data.count(b"\n", position, scanned)
+        base, kept = base + scanned, data[scanned:]
     yield None, count + kept.count(b"\n"), None
 
 
 class PackedBlocks:
-    """Members of a packed file. See `Blocks`."""
+    """Members of a packed file, as `Blocks`."""
 
     def __init__(self, file: IO[bytes], packing: Packing, marks: list[tuple[int, int, float]]) -> None:
         self._file = file
@@ -289,8 +285,8 @@ class PackedBlocks:
         header, _ = self._text(0, marks[0][0])
         self.header = header.partition(b"\n")[0] + b"\n"
         self._add(marks)
-        _, whole = self._text(self.blocks[-1].offset, self.blocks[-1].end)
-        self.problem = "" if whole else _TORN if len(marks) < MOST_MARKS else _TOO_MANY
+        _, is_whole = self._text(self.blocks[-1].offset, self.blocks[-1].end)
+        self.problem = "" if is_whole else _TORN if len(marks) < MOST_MARKS else _TOO_MANY
         if self._is_over:
             line = self.blocks[-1].first + sum(1 for _ in self.lines(self.blocks[-1])) + 2
             self.problem = _SECOND.format(line, f"{packing.shown_by} FILE | tail -n +{line}")
@@ -310,7 +306,6 @@ class PackedBlocks:
         ]
 
     def grow(self) -> bool:
-        """See `Blocks.grow`."""
         if self._is_over or self._file.seek(0, 2) <= self.blocks[-1].end:
             return False
         self._add(list(find_marks(self._file, self._packing, self.blocks.pop().offset)))
@@ -321,31 +316,28 @@ class PackedBlocks:
         return self._packing.unpacked(self._file.read(min(end - offset, MAX_BLOCK_BYTES)), MAX_BLOCK_BYTES)
 
     def lines(self, block: Block) -> Iterator[bytes]:
-        """See `Blocks.lines`."""
         text, _ = self._text(block.offset, block.end)
         if self._is_over and (header := text.find(_HEADER_START)) >= 0:
             text = text[:header]
         yield from BytesIO(text[: text.rfind(b"\n") + 1])
 
     def first_line(self, block: Block) -> bytes:
-        """See `Blocks.first_line`."""
         self._file.seek(block.offset)
         packed = self._file.read(min(block.end - block.offset, MAX_BLOCK_BYTES))
-        most, found = _FIRST_LINE, self._packing.unpacked(packed, _FIRST_LINE)[0]
-        while b"\n" not in found and len(found) == most < MAX_LINE_BYTES:
+        most, text = _FIRST_LINE, self._packing.unpacked(packed, _FIRST_LINE)[0]
+        while b"\n" not in text and len(text) == most < MAX_LINE_BYTES:
             most *= 8
-            found = self._packing.unpacked(packed, most)[0]
-        return found[: found.find(b"\n") + 1]
+            text = self._packing.unpacked(packed, most)[0]
+        return text[: text.find(b"\n") + 1]
 
     def close(self) -> None:
-        """See `Blocks.close`."""
         self._file.close()
 
 
 def moment(line: bytes, otherwise: float) -> float:
-    """`elapsed_s` of a line; the other one where it has none that a clock shows."""
-    found = _ELAPSED.search(line[:_LINE_START])
-    elapsed_s = float(found[1]) if found else otherwise
+    """Return `elapsed_s` of a line; the other value where it has none that a clock shows."""
+    match = _ELAPSED.search(line[:_LINE_START])
+    elapsed_s = float(match[1]) if match else otherwise
     return elapsed_s if abs(elapsed_s) < YEAR_9999_MS else otherwise
 
 
@@ -358,7 +350,7 @@ _MOST_RATIO: Final = 100
 
 
 class SpoolFile:
-    """Bytes are appended as they come.
+    """A file without a name in $TMPDIR to which the bytes of a recording are appended.
 
     Args:
         packed: The file they are unpacked from; None where they are not.
@@ -373,7 +365,7 @@ class SpoolFile:
         self._size = self._line = self._looked = 0
 
     def write(self, data: bytes) -> None:
-        """Appends them.
+        """Append bytes.
 
         Raises:
             RecordingProblem: No recording goes on like this, or there is no room for it.
@@ -407,7 +399,7 @@ class SpoolFile:
             )
 
     def close(self) -> None:
-        """The bytes are gone."""
+        """Close the file; its bytes are gone."""
         self.file.close()
 
 
@@ -422,7 +414,7 @@ Place = tuple[int, int, float]
 
 
 def index_path(recording: Path) -> Path:
-    """Where the index of a recording is kept: run.jsonl.gz.index."""
+    """Return the path of the index of a recording: run.jsonl.gz.index."""
     return recording.with_name(recording.name + ".index")
 
 
@@ -452,14 +444,14 @@ def known_places(recording: Path, file: IO[bytes]) -> list[Place]:
 
 
 def keep_places(recording: Path, file: IO[bytes], places: Sequence[Place]) -> None:
-    """Writes the index, for its user only; where that cannot be done, the recording is read through next time."""
+    """Write the index, for its user only; where that fails, the recording is read through next time."""
     text = json.dumps({"format": _INDEX_FORMAT, "edges": _edges(file, places[-1][0]), "places": places})
-    with contextlib.suppress(OSError), replacing(index_path(recording)) as made:
-        made.write(f"{text}\n".encode())
+    with contextlib.suppress(OSError), replacing(index_path(recording)) as index_file:
+        index_file.write(f"{text}\n".encode())
 
 
 def _edges(file: IO[bytes], end: int) -> list[int]:
-    """Checksums of the first bytes, and of the last ones before the end: a recording only ever grows."""
+    """Return checksums of the first bytes, and of the last ones before the end: a recording only ever grows."""
     file.seek(0)
     begin = file.read(min(_EDGE_BYTES, end))
     file.seek(max(end - _EDGE_BYTES, 0))

@@ -64,14 +64,14 @@ class Header(Struct, frozen=True):
 
 
 def header_line(header: Header) -> str:
-    """The header as a line without its line break."""
+    """Return the header as a line without its line break."""
     fields = to_builtins(header)
     extra = fields.pop("extra")
     return json.dumps({**fields, **extra}, separators=(",", ":"))
 
 
 def parse_line(line: bytes) -> Any:
-    """JSON of one line.
+    """Return the JSON of one line.
 
     Raises:
         RecordingProblem: Not JSON, or JSON no recorder writes (NaN, endless numbers, endless nesting).
@@ -115,7 +115,7 @@ _CAREFUL: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_c
 
 
 def read_header(line: bytes) -> Header:
-    """The header of a recording.
+    """Return the header of a recording.
 
     Raises:
         RecordingProblem: The line is from another program, or from a newer major version of the format.
@@ -135,9 +135,9 @@ def read_header(line: bytes) -> Header:
         raise RecordingProblem(
             f"the recording has format {name[:40]}, this version reads up to {FORMAT}", "use a newer pgtop-tune"
         )
-    known = {"tool": "", "created_ms": 0, "timezone": "+00:00", "interval_s": 1.0, "target": ""}
+    defaults = {"tool": "", "created_ms": 0, "timezone": "+00:00", "interval_s": 1.0, "target": ""}
     values: dict[str, Any] = {"format": name}
-    for key, default in known.items():
+    for key, default in defaults.items():
         value = parsed.get(key, default)
         if isinstance(default, float) and type(value) is int:
             value = float(value)
@@ -158,23 +158,23 @@ _LONGEST: Final = 48
 
 
 class Seal(Struct, frozen=True):
-    """What the end of a line says.
+    """A line, with the checksums at its end.
 
     Attributes:
         line: The line without it, as earlier versions wrote it.
         crc: Its checksum; None where it has none.
         after: That of the line before; only of key frames.
-        whole: Whether the checksum is that of the line.
+        is_sound: Whether the checksum is that of the line.
     """
 
     line: bytes
     crc: int | None = None
     after: int | None = None
-    whole: bool = True
+    is_sound: bool = True
 
 
 def sealed(line: str, before: int) -> tuple[str, int]:
-    """A line with its checksum, and the checksum.
+    """Return a line with its checksum, and the checksum.
 
     Args:
         line: JSON of an object, ASCII, without line break.
@@ -188,22 +188,26 @@ def sealed(line: str, before: int) -> tuple[str, int]:
 
 
 def checksum(header: bytes) -> int:
-    """Of the header's line."""
+    """Return the checksum of the header's line."""
     return zlib.crc32(header.rstrip(b"\r\n"))
 
 
 def seal_of(line: bytes, before: int | None) -> Seal:
-    """What the end of a line says; of a delta behind an unknown line, whose checksum says nothing, it is whole.
+    """Return the checksums at the end of a line; a delta behind an unknown line, whose checksum proves nothing, is
+    sound.
 
     Args:
         before: Checksum of the line before; None where it is not known.
     """
-    found = _SEAL.search(line, max(len(line) - _LONGEST, 0))
-    if found is None:
+    match = _SEAL.search(line, max(len(line) - _LONGEST, 0))
+    if match is None:
         return Seal(line)
-    crc, is_key = int(found[2]), line.startswith(_KEY_START.encode())
+    crc, is_key = int(match[2]), line.startswith(_KEY_START.encode())
     seed = 0 if is_key else before
-    whole = seed is None or zlib.crc32(memoryview(line)[: found.start(2) - len(b',"crc":')], seed) == crc
+    is_sound = seed is None or zlib.crc32(memoryview(line)[: match.start(2) - len(b',"crc":')], seed) == crc
     return Seal(
-        line=line[: found.start()] + b"}\n", crc=crc, after=None if found[1] is None else int(found[1]), whole=whole
+        line=line[: match.start()] + b"}\n",
+        crc=crc,
+        after=None if match[1] is None else int(match[1]),
+        is_sound=is_sound,
     )

@@ -1,4 +1,5 @@
-"""Numbered frames with random access: the part that a file and the history buffer share.
+"""Numbered frames with random access, the part that a file and the history buffer share; and the search for landmarks
+in them.
 
 Moments worth jumping to: how much of a landmark each frame is, told from a frame or from its line in a recording.
 """
@@ -22,7 +23,7 @@ from pgtop_tune.runtime.ports import Landmark
 
 
 class Score(Enum):
-    """What frames are searched for."""
+    """Kinds of frames to search for."""
 
     EVENT = auto()
     CHECKPOINT = auto()
@@ -34,12 +35,12 @@ class Frames(Protocol):
 
     @property
     def first(self) -> int:
-        """Number of the oldest frame there is."""
+        """Number of the oldest frame."""
         ...
 
     @property
     def frame_count(self) -> int:
-        """Number after the newest."""
+        """Number after the newest frame."""
         ...
 
     @property
@@ -49,35 +50,35 @@ class Frames(Protocol):
 
     @property
     def growing(self) -> bool:
-        """Whether more may come."""
+        """True while more frames may come."""
         ...
 
     def elapsed_s(self, index: int) -> float:
-        """Moment of a frame."""
+        """Return the moment of a frame."""
         ...
 
     def index_at(self, elapsed_s: float) -> int:
-        """The last frame at or before a moment; the first when there is none."""
+        """Return the last frame at or before a moment; the first when there is none."""
         ...
 
     def frames(self, first: int = 0) -> Iterator[tuple[int, Frame]]:
-        """Frames from a number on, each with its number."""
+        """Yield frames from a number on, each with its number."""
         ...
 
     def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
-        """How much of a landmark each of them is, without making frames of them."""
+        """Yield how much of a landmark each frame is, without decoding it."""
         ...
 
     def block_begin(self, index: int) -> int:
-        """Number of the key frame at or before a frame."""
+        """Return the number of the key frame at or before a frame."""
         ...
 
     def extend(self) -> bool:
-        """Looks whether more has been written; whether it has."""
+        """Look for newly written frames; return whether there are any."""
         ...
 
     def close(self) -> None:
-        """Nobody will look again."""
+        """Release the frames: no reader will look again."""
         ...
 
 
@@ -91,7 +92,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def score_of_frame(score: Score, frame: Frame) -> float:
-    """How much of it a frame is: 1 with such an event, the slowest transaction in µs; 0 without."""
+    """Return how much of a landmark a frame is: 1 with such an event, the slowest transaction in µs; 0 without."""
     if score is Score.EVENT:
         return float(bool(frame.events))
     if score is Score.CHECKPOINT:
@@ -100,7 +101,8 @@ def score_of_frame(score: Score, frame: Frame) -> float:
 
 
 def score_of_line(score: Score, line: bytes) -> float:
-    """The same of a line, of which nothing else is understood. What cannot be read is told of when its frame is."""
+    """Return the score of a line, of which nothing else is parsed. A line that cannot be read is reported when its
+    frame is."""
     if score is Score.SLOWEST:
         return _slowest_us(_latencies(line))
     events = _EVENTS.search(line)
@@ -114,11 +116,11 @@ def _slowest_us(seconds: Iterable[LatencySecond]) -> float:
 
 
 def _latencies(line: bytes) -> list[LatencySecond]:
-    place = _LATENCIES.search(line)
-    if place is None:
+    match = _LATENCIES.search(line)
+    if match is None:
         return []
     try:
-        rows, _ = _DECODER.raw_decode(line[place.end() :].decode("ascii", "replace"))
+        rows, _ = _DECODER.raw_decode(line[match.end() :].decode("ascii", "replace"))
         return [_second().read(row) for row in rows]
     except (ValueError, RecursionError, RecordingProblem):
         return []
@@ -132,7 +134,7 @@ def _second() -> Codec:
 
 
 async def find_landmark(frames: Frames, landmark: Landmark, here: int) -> int | None:
-    """Number of the frame that a landmark is at; None where there is none in that direction.
+    """Return the number of the frame that a landmark is at; None where there is none in that direction.
 
     Gives way to the rest of the loop after each block.
 
@@ -156,8 +158,8 @@ _WANTED: Final = {
 
 
 async def _next(frames: Frames, score: Score, here: int) -> int | None:
-    async for index, found in _scores(frames, score, here + 1, frames.frame_count):
-        if found > 0:
+    async for index, value in _scores(frames, score, here + 1, frames.frame_count):
+        if value > 0:
             return index
     return None
 
@@ -166,8 +168,8 @@ async def _previous(frames: Frames, score: Score, here: int) -> int | None:
     end = here
     while end > frames.first:
         begin, last = frames.block_begin(end - 1), None
-        async for index, found in _scores(frames, score, begin, end):
-            if found > 0:
+        async for index, value in _scores(frames, score, begin, end):
+            if value > 0:
                 last = index
         if last is not None:
             return last
@@ -177,18 +179,18 @@ async def _previous(frames: Frames, score: Score, here: int) -> int | None:
 
 async def _largest(frames: Frames, score: Score) -> int | None:
     largest, at = 0.0, None
-    async for index, found in _scores(frames, score, frames.first, frames.frame_count):
-        if found > largest:
-            largest, at = found, index
+    async for index, value in _scores(frames, score, frames.first, frames.frame_count):
+        if value > largest:
+            largest, at = value, index
     return at
 
 
 async def _scores(frames: Frames, score: Score, first: int, end: int) -> AsyncIterator[tuple[int, float]]:
     begin = -1
-    for index, found in frames.scores(score, first):
+    for index, value in frames.scores(score, first):
         if index >= end:
             return
         if (block := frames.block_begin(index)) != begin:
             begin = block
             await asyncio.sleep(0)
-        yield index, found
+        yield index, value

@@ -1,4 +1,4 @@
-"""Recordings that go where no file is made: standard output, a pipe, a device."""
+"""Recordings into streams: standard output, a pipe, a device."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PATIENCE_S: Final = 2.0
 
 
 def is_stdout(path: Path) -> bool:
-    """Whether this names what our standard output leads to."""
+    """Return whether this path names our standard output."""
     return str(path) in _OF_STDOUT
 
 
 def is_stream(path: Path) -> bool:
-    """Whether it is no file: written as it is, never made, locked, cut or removed."""
+    """Return whether the path is no file: written as it is, never made, locked, cut or removed."""
     if is_stdout(path):
         return True
     try:
@@ -34,7 +34,7 @@ def is_stream(path: Path) -> bool:
 
 
 def open_stream(path: Path) -> int:
-    """A descriptor of our own.
+    """Open a descriptor of our own.
 
     Raises:
         OSError: It cannot be opened; of a named pipe, nobody reads it.
@@ -49,7 +49,7 @@ def open_stream(path: Path) -> int:
 
 
 def write_stream(stream: int, data: bytes) -> int:
-    """Writes until all of it is taken, or nothing is read for a while.
+    """Write until all of it is taken, or nothing is read for a while.
 
     Returns:
         Bytes written.

@@ -170,25 +170,20 @@ def read_frequencies(root: Path, at_s: float) -> FrequencySample | Unavailable:
         root: Where /sys is found.
         at_s: The time it is read.
     """
-    return or_why(lambda: _read(root, at_s), NO_FREQUENCY)
-
-
-def _read(root: Path, at_s: float) -> FrequencySample | Unavailable:
-    policies = sorted(
+    directories = sorted(
         (root / "sys/devices/system/cpu/cpufreq").glob("policy[0-9]*"), key=lambda path: int(path.name[6:] or 0)
     )
-    if not policies:
+    if not directories:
         return Unavailable(Reason.NOT_SUPPORTED, NO_FREQUENCY)
-    return FrequencySample(at_s, tuple(_policy(directory) for directory in policies))
+    return or_why(lambda: FrequencySample(at_s, tuple(map(_policy, directories))), NO_FREQUENCY)
 
 
 def _policy(directory: Path) -> CpuFrequency:
-    def mhz(name: str) -> int:
-        return unsigned(read_once(directory / name).strip()) // 1000
-
-    governor = read_once(directory / "scaling_governor").decode("ascii", "replace").strip()
     return CpuFrequency(
-        policy=directory.name, mhz=mhz("scaling_cur_freq"), highest_mhz=mhz("cpuinfo_max_freq"), governor=governor
+        policy=directory.name,
+        mhz=unsigned(read_once(directory / "scaling_cur_freq").strip()) // 1000,
+        highest_mhz=unsigned(read_once(directory / "cpuinfo_max_freq").strip()) // 1000,
+        governor=read_once(directory / "scaling_governor").decode("ascii", "replace").strip(),
     )
 
 

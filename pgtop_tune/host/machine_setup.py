@@ -23,7 +23,7 @@ from pgtop_tune.host.block_devices import by_place, queue
 from pgtop_tune.host.kernel_sections import parse_meminfo
 from pgtop_tune.host.kernel_text import link_of, or_why, read_once, text_of
 from pgtop_tune.host.open_files import parse_limit
-from pgtop_tune.host.system_settings import default_page_bytes, live_value, names, path_of, settings
+from pgtop_tune.host.system_settings import bracketed, default_page_bytes, live_value, names, path_of, settings
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts, Queue
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
@@ -87,12 +87,11 @@ def read_setup(
     fields = _WORD.findall(cpuinfo)
     models = [value for name, value in fields if name in ("model name", "cpu model", "Model")]
     sockets = {value for name, value in fields if name == "physical id"}
-    below = any("hypervisor" in value.split() for name, value in fields if name == "flags")
     return MachineSetup(
         at_s=at_s,
         cpu_model=" ".join(models[0].split()) if models else "",
         sockets=len(sockets) or None,
-        virtualisation=_virtualisation(root, below),
+        virtualisation=_virtualisation(root, cpuinfo),
         clock_source=text_of(root / _CLOCK / "current_clocksource"),
         settings=tuple(_settings(root)),
         disks=tuple(_disk(name, roles, root) for name, roles in devices.items() if queue(name, root).is_dir()),
@@ -100,11 +99,12 @@ def read_setup(
     )
 
 
-def _virtualisation(root: Path, below: bool) -> str:
+def _virtualisation(root: Path, cpuinfo: str) -> str:
     kinds = []
-    if below or text_of(root / "sys/hypervisor/type"):
-        named = " ".join(filter(None, (text_of(root / "sys/class/dmi/id" / name) for name in _DMI)))
-        kinds.append(named or text_of(root / "sys/hypervisor/type") or "hypervisor")
+    hypervisor = text_of(root / "sys/hypervisor/type")
+    if _virtual(cpuinfo) or hypervisor:
+        model = " ".join(filter(None, (text_of(root / "sys/class/dmi/id" / name) for name in _DMI)))
+        kinds.append(model or hypervisor or "hypervisor")
     if any((root / path).exists() for path in _CONTAINERS):
         kinds.append("container")
     return ", ".join(kinds)
@@ -130,7 +130,7 @@ def _disk(name: str, roles: tuple[str, ...], root: Path) -> DiskSetup:
         size_bytes=None if sectors is None else sectors * 512,
         rotational={"0": False, "1": True}.get(text_of(files / "rotational")),
         write_cache=text_of(files / "write_cache"),
-        scheduler=_chosen(text_of(files / "scheduler")),
+        scheduler=bracketed(text_of(files / "scheduler")),
         read_ahead_kb=_number(files / "read_ahead_kb"),
         nr_requests=_number(files / "nr_requests"),
     )
@@ -144,11 +144,6 @@ def _mounts(directories: Mapping[str, str], namespace: MountNamespace) -> Iterat
             yield MountSetup(
                 role, mount.kind, tuple(sorted(option for option in options if not option.startswith(_NO_OPTIONS)))
             )
-
-
-def _chosen(text: str) -> str:
-    chosen = re.search(r"\[([^\]]+)\]", text)
-    return chosen[1] if chosen else text
 
 
 def _number(path: Path) -> int | None:
@@ -297,7 +292,7 @@ def mount_points(mounts: Mapping[str, Mount | None]) -> tuple[MountPoint, ...]:
 
 def _virtual(cpuinfo: str) -> bool | None:
     flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), None)
-    return None if flags is None else " hypervisor" in flags
+    return None if flags is None else "hypervisor" in flags.split()
 
 
 _NODES: Final = "sys/devices/system/node"

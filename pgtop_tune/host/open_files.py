@@ -53,7 +53,6 @@ def ephemeral_ports(root: Path = ROOT) -> EphemeralPorts | Unavailable:
 _LISTENING: Final = "0A"
 """TCP_LISTEN of include/net/tcp_states.h, as /proc/net/tcp writes it."""
 _LIMIT: Final = "Max open files"
-_SOCKET_NAME: Final = ".s.PGSQL."
 
 
 class OpenFiles(Struct, frozen=True):
@@ -80,15 +79,9 @@ def parse_limit(content: str) -> tuple[int | None, int | None]:
     """
     for line in content.splitlines():
         if line.startswith(_LIMIT):
-            limits = line[len(_LIMIT) :].split()
-            if len(limits) < 2:
-                break
-            return _number(limits[0]), _number(limits[1])
+            soft, hard = (None if word == "unlimited" else int(word) for word in line[len(_LIMIT) :].split()[:2])
+            return soft, hard
     raise ValueError("no limit on open files")
-
-
-def _number(word: str) -> int | None:
-    return None if word == "unlimited" else int(word)
 
 
 def listeners(host: str, port: int, root: Path = ROOT) -> tuple[OpenFiles, ...] | Unavailable:
@@ -107,9 +100,7 @@ def listeners(host: str, port: int, root: Path = ROOT) -> tuple[OpenFiles, ...] 
     """
     if not _is_here(host):
         return Unavailable(Reason.NOT_LOCAL, f"{host} is not this machine")
-    inodes = set(
-        _unix_inodes(root, f"{host}/{_SOCKET_NAME}{port}") if host.startswith("/") else _tcp_inodes(root, port)
-    )
+    inodes = set(_unix_inodes(root, f"{host}/.s.PGSQL.{port}") if host.startswith("/") else _tcp_inodes(root, port))
     if not inodes:
         return Unavailable(Reason.NOT_LOCAL, f"no process listens on port {port} here")
     processes = tuple(_looked_at(root, _holders(root, inodes)))

@@ -96,14 +96,9 @@ def parse_pid_stat(
         read_bytes,
         write_bytes,
         run_delay_ms,
-        0 if fields[_REAPED] == _NO_CHILD else _reaped(fields),
+        0 if fields[_REAPED] == _NO_CHILD else sum(map(unsigned, fields[_REAPED])) % _COUNTERS,
         run_ms if fields[_THREADS] == _ONE else None,
     )
-
-
-def _reaped(fields: list[bytes]) -> int:
-    user, system = fields[_REAPED]
-    return (unsigned(user) + unsigned(system)) % _COUNTERS
 
 
 def parse_pid_io(io: bytes) -> tuple[int, int]:

@@ -103,12 +103,12 @@ def setting(name: str, root: Path, boot: BootSettings) -> SystemSetting:
     """Return one setting, as it is now."""
     path = root / path_of(name)
     text = or_why(lambda: read_once(path).decode("utf-8", "replace").strip(), _absent(name, root))
-    chosen = _CHOSEN.search(text) if isinstance(text, str) else None
+    live = text if isinstance(text, Unavailable) else bracketed(text)
     return SystemSetting(
         name=name,
         path=f"/{path_of(name)}",
-        live=chosen[1] if chosen else text,
-        choices=tuple(text.replace("[", "").replace("]", "").split()) if chosen and isinstance(text, str) else (),
+        live=live,
+        choices=() if isinstance(text, Unavailable) or live == text else tuple(re.sub(r"[\[\]]", "", text).split()),
         after_reboot=boot.of(name),
         writable=not isinstance(text, Unavailable) and os.access(path, os.W_OK, effective_ids=True),
     )
@@ -130,7 +130,11 @@ def live_value(path: str, root: Path) -> str:
     Raises:
         OSError: The file cannot be read.
     """
-    text = read_once(root / path.lstrip("/")).decode("utf-8", "replace").strip()
+    return bracketed(read_once(root / path.lstrip("/")).decode("utf-8", "replace").strip())
+
+
+def bracketed(text: str) -> str:
+    """Return the word in brackets; without any, the whole text."""
     chosen = _CHOSEN.search(text)
     return chosen[1] if chosen else text
 

@@ -46,7 +46,7 @@ _FIRST_LINE: Final = 1 << 16
 """Bytes unpacked to find the end of a key frame's line; of a longer one more."""
 
 
-class Block(Struct, frozen=True):
+class FrameBlock(Struct, frozen=True):
     """A key frame and the frames up to the next one.
 
     Attributes:
@@ -71,10 +71,10 @@ class Blocks(Protocol):
     """
 
     header: bytes
-    blocks: list[Block]
+    blocks: list[FrameBlock]
     problem: str
 
-    def lines(self, block: Block) -> Iterator[bytes]:
+    def lines(self, block: FrameBlock) -> Iterator[bytes]:
         """Yield the whole lines of a block, fewer than it has where it is damaged."""
         ...
 
@@ -82,7 +82,7 @@ class Blocks(Protocol):
         """Look for more at the end of the file; the last block is found anew, and blocks may follow it."""
         ...
 
-    def first_line(self, block: Block) -> bytes:
+    def first_line(self, block: FrameBlock) -> bytes:
         """Return the line of its key frame; b"" where that is damaged."""
         ...
 
@@ -136,7 +136,7 @@ def _check_begin(begin: bytes, packing: Packing | None) -> None:
     read_header(text.partition(b"\n")[0])
 
 
-def _keep_index(path: Path, file: IO[bytes], known_keys: Sequence[Place], blocks: Sequence[Block]) -> None:
+def _keep_index(path: Path, file: IO[bytes], known_keys: Sequence[Place], blocks: Sequence[FrameBlock]) -> None:
     """Write the index of a recording that took long to scan."""
     read_from = known_keys[-1][0] if known_keys else 0
     if blocks and blocks[-1].offset - read_from >= WORTH_BYTES:
@@ -181,7 +181,7 @@ class PlainBlocks:
         self._is_over = False
         begin = known_keys[-1] if known_keys else (file.tell(), 0, 0.0)
         self.blocks = [
-            Block(offset=at, end=after, first=first, elapsed_s=elapsed_s)
+            FrameBlock(offset=at, end=after, first=first, elapsed_s=elapsed_s)
             for (at, first, elapsed_s), (after, *_) in pairwise(known_keys)
         ]
         self._scan(*begin)
@@ -209,8 +209,8 @@ class PlainBlocks:
         ends = [*[offset for offset, _ in starts][1:], whole_end]
         for (offset, first), stop in zip(starts, ends):  # noqa: B905
             file.seek(offset)
-            elapsed_s = moment(file.readline(_LINE_START), elapsed_s)
-            self.blocks.append(Block(offset=offset, end=stop, first=first, elapsed_s=elapsed_s))
+            elapsed_s = moment_of_line(file.readline(_LINE_START), elapsed_s)
+            self.blocks.append(FrameBlock(offset=offset, end=stop, first=first, elapsed_s=elapsed_s))
 
     def grow(self) -> bool:
         if not self.blocks or self._is_over or self._file.seek(0, 2) <= self._size:
@@ -230,7 +230,7 @@ class PlainBlocks:
             end = start
         return begin
 
-    def lines(self, block: Block) -> Iterator[bytes]:
+    def lines(self, block: FrameBlock) -> Iterator[bytes]:
         position = block.offset
         while position < block.end:
             self._file.seek(position)
@@ -240,7 +240,7 @@ class PlainBlocks:
             position += len(line)
             yield line
 
-    def first_line(self, block: Block) -> bytes:
+    def first_line(self, block: FrameBlock) -> bytes:
         self._file.seek(block.offset)
         return self._file.readline(min(block.end - block.offset, MAX_LINE_BYTES))
 
@@ -281,7 +281,7 @@ class PackedBlocks:
         self._file = file
         self._packing = packing
         self._is_over = False
-        self.blocks: list[Block] = []
+        self.blocks: list[FrameBlock] = []
         header, _ = self._text(0, marks[0][0])
         self.header = header.partition(b"\n")[0] + b"\n"
         self._add(marks)
@@ -301,7 +301,7 @@ class PackedBlocks:
         else:
             ends.append(self._file.seek(0, 2))
         self.blocks += [
-            Block(offset=offset, end=end, first=first, elapsed_s=elapsed_s)
+            FrameBlock(offset=offset, end=end, first=first, elapsed_s=elapsed_s)
             for (offset, first, elapsed_s), end in zip(marks, ends, strict=True)
         ]
 
@@ -315,13 +315,13 @@ class PackedBlocks:
         self._file.seek(offset)
         return self._packing.unpacked(self._file.read(min(end - offset, MAX_BLOCK_BYTES)), MAX_BLOCK_BYTES)
 
-    def lines(self, block: Block) -> Iterator[bytes]:
+    def lines(self, block: FrameBlock) -> Iterator[bytes]:
         text, _ = self._text(block.offset, block.end)
         if self._is_over and (header := text.find(_HEADER_START)) >= 0:
             text = text[:header]
         yield from BytesIO(text[: text.rfind(b"\n") + 1])
 
-    def first_line(self, block: Block) -> bytes:
+    def first_line(self, block: FrameBlock) -> bytes:
         self._file.seek(block.offset)
         packed = self._file.read(min(block.end - block.offset, MAX_BLOCK_BYTES))
         most, text = _FIRST_LINE, self._packing.unpacked(packed, _FIRST_LINE)[0]
@@ -334,7 +334,7 @@ class PackedBlocks:
         self._file.close()
 
 
-def moment(line: bytes, otherwise: float) -> float:
+def moment_of_line(line: bytes, otherwise: float) -> float:
     """Return `elapsed_s` of a line; the other value where it has none that a clock shows."""
     match = _ELAPSED.search(line[:_LINE_START])
     elapsed_s = float(match[1]) if match else otherwise

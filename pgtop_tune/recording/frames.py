@@ -22,7 +22,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Landmark
 
 
-class Score(Enum):
+class LandmarkKind(Enum):
     """Kinds of frames to search for."""
 
     EVENT = auto()
@@ -65,7 +65,7 @@ class Frames(Protocol):
         """Yield frames from a number on, each with its number."""
         ...
 
-    def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
+    def scores(self, kind: LandmarkKind, first: int = 0) -> Iterator[tuple[int, float]]:
         """Yield how much of a landmark each frame is, without decoding it."""
         ...
 
@@ -91,22 +91,22 @@ _LATENCIES: Final = re.compile(rb'"latencies":\s*(?=\[\s*\{)')
 _DECODER: Final = json.JSONDecoder()
 
 
-def score_of_frame(score: Score, frame: Frame) -> float:
+def score_of_frame(kind: LandmarkKind, frame: Frame) -> float:
     """Return how much of a landmark a frame is: 1 with such an event, the slowest transaction in µs; 0 without."""
-    if score is Score.EVENT:
+    if kind is LandmarkKind.EVENT:
         return float(bool(frame.events))
-    if score is Score.CHECKPOINT:
+    if kind is LandmarkKind.CHECKPOINT:
         return float(any(event.kind is EventKind.CHECKPOINT for event in frame.events))
     return 0.0 if isinstance(frame.bench, Unavailable) else _slowest_us(frame.bench.latencies)
 
 
-def score_of_line(score: Score, line: bytes) -> float:
+def score_of_line(kind: LandmarkKind, line: bytes) -> float:
     """Return the score of a line, of which nothing else is parsed. A line that cannot be read is reported when its
     frame is."""
-    if score is Score.SLOWEST:
+    if kind is LandmarkKind.SLOWEST:
         return _slowest_us(_latencies(line))
     events = _EVENTS.search(line)
-    if events is None or score is Score.EVENT:
+    if events is None or kind is LandmarkKind.EVENT:
         return float(events is not None)
     return float(_CHECKPOINT.search(line, events.end()) is not None)
 
@@ -141,34 +141,34 @@ async def find_landmark(frames: Frames, landmark: Landmark, here: int) -> int | 
     Args:
         here: Number of the frame shown, which is not looked at itself.
     """
-    score, direction = _WANTED[landmark]
+    kind, direction = _WANTED[landmark]
     if direction == 0:
-        return await _largest(frames, score)
-    return await (_next(frames, score, here) if direction > 0 else _previous(frames, score, here))
+        return await _largest(frames, kind)
+    return await (_next(frames, kind, here) if direction > 0 else _previous(frames, kind, here))
 
 
 _WANTED: Final = {
-    Landmark.NEXT_EVENT: (Score.EVENT, 1),
-    Landmark.PREVIOUS_EVENT: (Score.EVENT, -1),
-    Landmark.NEXT_CHECKPOINT: (Score.CHECKPOINT, 1),
-    Landmark.PREVIOUS_CHECKPOINT: (Score.CHECKPOINT, -1),
-    Landmark.WORST_SECOND: (Score.SLOWEST, 0),
+    Landmark.NEXT_EVENT: (LandmarkKind.EVENT, 1),
+    Landmark.PREVIOUS_EVENT: (LandmarkKind.EVENT, -1),
+    Landmark.NEXT_CHECKPOINT: (LandmarkKind.CHECKPOINT, 1),
+    Landmark.PREVIOUS_CHECKPOINT: (LandmarkKind.CHECKPOINT, -1),
+    Landmark.WORST_SECOND: (LandmarkKind.SLOWEST, 0),
 }
 """Landmark → what is searched for, and whether after the moment, before it, or everywhere."""
 
 
-async def _next(frames: Frames, score: Score, here: int) -> int | None:
-    async for index, value in _scores(frames, score, here + 1, frames.frame_count):
+async def _next(frames: Frames, kind: LandmarkKind, here: int) -> int | None:
+    async for index, value in _scores(frames, kind, here + 1, frames.frame_count):
         if value > 0:
             return index
     return None
 
 
-async def _previous(frames: Frames, score: Score, here: int) -> int | None:
+async def _previous(frames: Frames, kind: LandmarkKind, here: int) -> int | None:
     end = here
     while end > frames.first:
         begin, last = frames.block_begin(end - 1), None
-        async for index, value in _scores(frames, score, begin, end):
+        async for index, value in _scores(frames, kind, begin, end):
             if value > 0:
                 last = index
         if last is not None:
@@ -177,17 +177,17 @@ async def _previous(frames: Frames, score: Score, here: int) -> int | None:
     return None
 
 
-async def _largest(frames: Frames, score: Score) -> int | None:
+async def _largest(frames: Frames, kind: LandmarkKind) -> int | None:
     largest, at = 0.0, None
-    async for index, value in _scores(frames, score, frames.first, frames.frame_count):
+    async for index, value in _scores(frames, kind, frames.first, frames.frame_count):
         if value > largest:
             largest, at = value, index
     return at
 
 
-async def _scores(frames: Frames, score: Score, first: int, end: int) -> AsyncIterator[tuple[int, float]]:
+async def _scores(frames: Frames, kind: LandmarkKind, first: int, end: int) -> AsyncIterator[tuple[int, float]]:
     begin = -1
-    for index, value in frames.scores(score, first):
+    for index, value in frames.scores(kind, first):
         if index >= end:
             return
         if (block := frames.block_begin(index)) != begin:

@@ -25,7 +25,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, parse_line
 from pgtop_tune.recording.frames import Frames
-from pgtop_tune.recording.reader import RecordingReader, checked
+from pgtop_tune.recording.reader import RecordingReader, with_possible_moments
 
 WHOLE_UP_TO: Final = 3600
 """Frames of a run, or of a recording without one, that are read one by one."""
@@ -150,7 +150,11 @@ def _minute(
     try:
         frame = parse_line(lines[0])[KEY]
         told_once = _told(lines[1:], frame.get("bench", {}), frame.get("events", []))
-        return None if told_once is None else (checked(_FRAME.read(_only(frame, sections, rows=rows))), told_once)
+        return (
+            None
+            if told_once is None
+            else (with_possible_moments(_FRAME.read(_only(frame, sections, rows=rows))), told_once)
+        )
     except (RecordingProblem, KeyError, TypeError, AttributeError):
         return None
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.blocks import Block, moment, open_blocks
+from pgtop_tune.recording.blocks import FrameBlock, moment_of_line, open_blocks
 from pgtop_tune.recording.codec import changed_frame
 from pgtop_tune.recording.format import (
     DELTA,
@@ -31,7 +31,7 @@ from pgtop_tune.recording.format import (
     read_header,
     seal_of,
 )
-from pgtop_tune.recording.frames import Score, score_of_line
+from pgtop_tune.recording.frames import LandmarkKind, score_of_line
 
 _MOST_PROBLEMS: Final = 100
 _MORE: Final = "and more of the same kind"
@@ -267,7 +267,7 @@ class RecordingReader:
             RecordingProblem: A delta that does not go on in time.
         """
         if before is not None:
-            if seal.crc is None and moment(seal.line, math.inf) <= before.elapsed_s:
+            if seal.crc is None and moment_of_line(seal.line, math.inf) <= before.elapsed_s:
                 raise RecordingProblem("its time goes back: a line is duplicated, or out of order")
             return
         read, crc, elapsed_s = self._read_to
@@ -276,11 +276,11 @@ class RecordingReader:
         if frame.elapsed_s <= elapsed_s if seal.after is None else crc is not None and crc != seal.after:
             self._tell(f"line {index + 2}: the lines before it are incomplete or duplicated")
 
-    def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
+    def scores(self, kind: LandmarkKind, first: int = 0) -> Iterator[tuple[int, float]]:
         for block in self._blocks[self._block_of(first) :]:
             for index, line in enumerate(self._store.lines(block), block.first):
                 if index >= first:
-                    yield index, score_of_line(score, line)
+                    yield index, score_of_line(kind, line)
 
     def block_begin(self, index: int) -> int:
         return self._firsts[self._block_of(index)] if self._firsts else 0
@@ -297,13 +297,13 @@ class RecordingReader:
     def _block_of(self, index: int) -> int:
         return max(bisect_right(self._firsts, index) - 1, 0)
 
-    def _moments_of(self, block: Block) -> list[float]:
+    def _moments_of(self, block: FrameBlock) -> list[float]:
         """Return the moments of its frames; numbers are kept, lines are not."""
         moments = self._moments.get(block.first)
         if moments is None:
             moments, elapsed_s = [], block.elapsed_s
             for line in islice(self._store.lines(block), _MOST_MOMENTS):
-                elapsed_s = moment(line, elapsed_s)
+                elapsed_s = moment_of_line(line, elapsed_s)
                 moments.append(elapsed_s)
             self._moments[block.first] = moments
         return moments
@@ -334,7 +334,7 @@ def frame_of(line: bytes, before: Frame | None) -> Frame:
         raise RecordingProblem("a delta without the frame before it")
     else:
         frame = changed_frame(before, parsed[DELTA])
-    return checked(frame)
+    return with_possible_moments(frame)
 
 
 def _hole(frame: Frame) -> Event:
@@ -347,7 +347,7 @@ def without_frames(name: str) -> RecordingProblem:
     return RecordingProblem(f"{name} holds no frames", "record for longer than a second")
 
 
-def checked(frame: Frame) -> Frame:
+def with_possible_moments(frame: Frame) -> Frame:
     """Return the frame, where its moments are possible.
 
     Raises:

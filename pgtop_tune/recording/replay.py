@@ -63,7 +63,7 @@ class ReplaySource:
     async def steps(self) -> AsyncIterator[Step]:
         """Yield steps. Stays at the last frame until it is closed: an operator wants to look at it."""
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
-        clock = _Clock(self._position_s)
+        clock = _PlaybackClock(self._position_s)
         while True:
             with self._lock:
                 move, self._wanted = self._wanted, None
@@ -288,7 +288,7 @@ def _hold(held_frames: deque[tuple[int, Frame]], index: int, frame: Frame) -> No
         held_frames.popleft()
 
 
-class _Clock:
+class _PlaybackClock:
     """Position of the playback between two frames."""
 
     def __init__(self, base_s: float) -> None:

@@ -269,7 +269,7 @@ async def _asked(tool: _Tool, program: str, data_directory: Path | None) -> tupl
     except (OSError, ValueError) as problem:
         return f"it did not run: {one_line(str(problem), _MOST_WORDS)}"
     if status:
-        return f"it failed with status {status}: {one_line(without_secrets(message) or 'without a word', _MOST_WORDS)}"
+        return f"it failed with status {status}: {one_line(without_secrets(message) or 'no message', _MOST_WORDS)}"
     try:
         return tool.parse(printed)
     except ValueError as problem:

@@ -100,13 +100,13 @@ _NO_COUNT: Final = "psutil has no such figure: it is in the files of Linux' /pro
 NEVER: Final = tuple(
     UntoldFigure(metric, reason)
     for reason, metrics in {
-        "psutil does not tell how many tasks are ready to run": ("host.run_queue",),
-        "psutil does not tell how many tasks wait for a disk": ("host.blocked",),
-        "psutil does not tell requests under way": ("host.disk.queue",),
-        "psutil does not tell the wait in the run queue (schedstat)": (
+        "psutil does not report how many tasks are ready to run": ("host.run_queue",),
+        "psutil does not report how many tasks wait for a disk": ("host.blocked",),
+        "psutil does not report requests under way": ("host.disk.queue",),
+        "psutil does not report the wait in the run queue (schedstat)": (
             "host.process.run_delay", "waits.cpu_queue",
         ),
-        "psutil does not tell huge pages": (
+        "psutil does not report huge pages": (
             "host.huge_pages.total", "host.huge_pages.free", "host.huge_pages.used", "host.huge_pages.reserved",
             "host.huge.surplus", "host.memory.anon_huge", "host.memory.shmem_huge", "host.memory.file_huge",
         ),
@@ -120,7 +120,7 @@ NEVER: Final = tuple(
 
 
 def _absent(figures: str) -> Unavailable:
-    return Unavailable(Reason.NOT_SUPPORTED, f"psutil does not tell {figures}")
+    return Unavailable(Reason.NOT_SUPPORTED, f"psutil does not report {figures}")
 
 
 NO_PRESSURE: Final = _absent("pressure: only the kernel of Linux counts it, in /proc/pressure")

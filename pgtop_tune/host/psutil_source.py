@@ -489,7 +489,7 @@ def _place(path: str, namespace: MountNamespace) -> Mount | Unavailable:
             return Unavailable(Reason.NO_ANSWER, f"{path} {NO_ANSWER}")
         except OSError as problem:
             return Unavailable(Reason.FAILED, f"{path}: {problem.strerror}")
-    return mount or Unavailable(Reason.NOT_SUPPORTED, f"psutil tells no mount that holds {path}")
+    return mount or Unavailable(Reason.NOT_SUPPORTED, f"psutil reports no mount that holds {path}")
 
 
 def _device(source: str) -> str:
@@ -508,5 +508,5 @@ def _roles(places: Mapping[str, Mount | Unavailable], names: Collection[str]) ->
             placed.append((role, disk))
         else:
             on = f" ({mount.kind} on {mount.source})" if mount.source else ""
-            unplaced.append(f"{role}: psutil does not tell its disk{on}")
+            unplaced.append(f"{role}: psutil does not report its disk{on}")
     return Roles(by_place(placed), tuple(unplaced))

@@ -95,14 +95,14 @@ def parse_line(line: bytes) -> Any:
 
 def _counter(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
-        raise RecordingProblem("a number that nothing counts to")
+        raise RecordingProblem("a number larger than any counter")
     return int(digits)
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise RecordingProblem("a number that nothing counts to")
+        raise RecordingProblem("a number larger than any counter")
     return number
 
 

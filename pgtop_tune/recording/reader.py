@@ -354,5 +354,5 @@ def with_possible_moments(frame: Frame) -> Frame:
         RecordingProblem: They are not.
     """
     if not (0 <= frame.taken_at_ms < YEAR_9999_MS and abs(frame.elapsed_s) < YEAR_9999_MS):
-        raise RecordingProblem("a moment that no clock shows")
+        raise RecordingProblem("a time that no clock shows")
     return frame

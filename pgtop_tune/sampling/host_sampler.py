@@ -289,7 +289,7 @@ class HostSampler:
                 self._sql_seen_s = self._clock()
         late_s = self._clock() - self._sql_seen_s
         if self._sql_task is not None and late_s > _STALE_S:
-            return Unavailable(Reason.NO_ANSWER, f"the server has not handed out its /proc for {late_s:.0f} s")
+            return Unavailable(Reason.NO_ANSWER, f"the server has not returned its /proc for {late_s:.0f} s")
         return self._sql_seen
 
     async def _one_look(

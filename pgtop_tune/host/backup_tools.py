@@ -27,14 +27,14 @@ from pgtop_tune.model.backups import BackupCatalogue, BackupTools, ToolBackup
 from pgtop_tune.process.guarded_program import start_guarded_async
 from pgtop_tune.process.mount_namespace import stat_of
 
-# What pgBackRest, Barman and WAL-G print as JSON of their catalogues. Pure; the text is foreign.
+# Catalogues of pgBackRest, Barman and WAL-G as JSON. Pure; the text is foreign.
 #
 # Sources: pgbackrest info --output=json (command reference, info.c); barman -f json list-backups (output.py,
 # JsonOutputWriter); wal-g backup-list --detail --json (backup_list_handler.go, BackupDetail).
 
 PGBACKREST, BARMAN, WALG = "pgBackRest", "Barman", "WAL-G"
 _DELTA: Final = "_D_"
-"""In the name of a backup of WAL-G that is made of others."""
+"""Part of the name of a WAL-G backup that builds on others."""
 _UNDER_WAY: Final = frozenset({"EMPTY", "STARTED", "SYNCING", "WAITING_FOR_WALS"})
 """States of a backup of Barman that may still become a good one; without its WAL it cannot be restored."""
 _FORMS: Final = (
@@ -47,7 +47,7 @@ _FORMS: Final = (
 )
 _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 _LATEST_S: Final = 32_503_680_000.0
-"""The year 3000: what claims to be later is no moment."""
+"""The year 3000: a later moment is an error."""
 
 
 def pgbackrest(text: str) -> tuple[BackupCatalogue, ...]:
@@ -282,7 +282,7 @@ def _is_there(file: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        # A directory that only its owner may look into, or a file system that does not answer: the tool tells.
+        # A directory that only its owner may read, or a file system that does not answer: the tool will say so.
         return True
     return True
 

@@ -215,7 +215,7 @@ def sysfs_name(name: str) -> str:
 #
 # Source: Documentation/ABI/stable/sysfs-block (queue/scheduler, read_ahead_kb, nr_requests, rotational).
 #
-# What the operator says a disk can do at most: "vda=6000iops,90MB/s".
+# Limits of a disk that the operator states: "vda=6000iops,90MB/s".
 
 _LIMIT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(k?iops|[kmg]i?b/s)", re.IGNORECASE)
 _SCALE: Final = {"iops": 1.0, "kiops": 1e3, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e9,

@@ -20,7 +20,7 @@ class Host(Protocol):
     """A source of this machine's numbers; `LocalHost` documents the methods."""
 
     sees_without_processes: bool
-    """Whether there is more to see where the server's processes are hidden than the server itself hands out."""
+    """Whether this source shows more than the server's own /proc over SQL where the server's processes are hidden."""
 
     def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable: ...
     def working_directory(self, pid: int) -> str | None: ...

@@ -127,7 +127,7 @@ def timer_overhead_ns(program: Path, *, tsc: bool = False) -> float | Unavailabl
         tsc: As of `parse_overhead`.
     """
     try:
-        # From 19 on a line for each duration it has seen: more than a pipe holds.
+        # From 19 on it prints a line for each measured duration: more than a pipe holds.
         with tempfile.TemporaryFile() as output:
             running = start_guarded(
                 [str(program), "--duration=1"],
@@ -179,10 +179,10 @@ def copied_bytes_per_s() -> float:
 PAGE_BYTES: Final = 8192
 _FILE_BYTES: Final = 16 * 1024 * 1024
 _ROOM_BYTES: Final = 16 * _FILE_BYTES
-"""Left on the file system before we write at all."""
+"""Free space on the file system below which nothing is written."""
 _MOST: Final = 20_000
 PASSES: Final = 5
-"""What disturbs one of them does not decide: the rate is their median."""
+"""Number of passes; the rate is their median, so that a disturbed one does not decide."""
 
 
 class Flushes(Struct, frozen=True):
@@ -225,7 +225,7 @@ METHODS: Final[Mapping[str, _Method]] = MappingProxyType(
 )
 """Values of wal_sync_method that this system has, of those that Linux has."""
 LEAST_S: Final = float(len(METHODS))
-"""Of pg_test_fsync: a second for each method is the shortest it knows."""
+"""Shortest run of pg_test_fsync: a second for each method."""
 
 
 def measure_flushes(

@@ -523,7 +523,7 @@ MEMORY_PATHS: Final = ("proc/meminfo", "proc/vmstat", f"{_THP}/enabled", f"{_THP
 ARC_PATH: Final = "proc/spl/kstat/zfs/arcstats"
 MOUNTS_PATH: Final = "proc/self/mountinfo"
 PRESSURE_PATHS: Final = ("proc/pressure/cpu", "proc/pressure/io", "proc/pressure/memory")
-# Of the process that reads it: a server in a container of its own has interfaces of its own.
+# The interfaces of the process that reads it: a server in a container of its own has others.
 NETWORK_PATH: Final = "proc/self/net/dev"
 NODES_PATH: Final = "sys/devices/system/node/has_memory"
 

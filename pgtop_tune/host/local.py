@@ -97,16 +97,14 @@ from pgtop_tune.model.machine import (
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.process.mount_namespace import MountNamespace, namespace_of
 
-# The programs that take most CPU time beside the server, pgbench and ourselves.
-#
-# All processes of the machine have to be looked through for them, so that happens now and then, in a thread, and only
+# The search for other programs reads all processes of the machine. So it happens now and then, in a thread, and only
 # while such programs take CPU time.
 
 _EVERY_S: Final = 5.0
 _MOST: Final = 2
 _LEAST_PERCENT: Final = 10.0
 _STALE_S: Final = 3.0 * _EVERY_S
-"""After a longer pause two looks say nothing of now."""
+"""Longest time between two looks that are compared."""
 _Look = tuple[float, dict[tuple[int, int], tuple[str, int]]]
 """Moment, and by pid and start ticks the name and the CPU ticks."""
 
@@ -189,12 +187,12 @@ def _policy(directory: Path) -> CpuFrequency:
 
 _THREADS_MOST: Final = 128
 _RESTING_EVERY: Final = 16
-"""Processes that do nothing are looked at in turns, each once in so many looks."""
+"""Looks from one reading of an idle process to the next."""
 _OTHERS_SHARE: Final = 0.15
-"""Of all CPU time: from here on the programs are looked for that take it."""
+"""Share of all CPU time from which on the other programs that take it are searched for."""
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 _Seen = tuple[tuple[bytes, tuple[int, int] | None, tuple[int, int] | None], ProcessCounters]
-"""What was read of a process, and what was made of it: the same object as long as nothing changes."""
+"""Content of the files of a process, and its counters: the same object as long as nothing changes."""
 
 
 class LocalHost:

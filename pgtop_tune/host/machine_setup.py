@@ -29,10 +29,10 @@ from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 from pgtop_tune.process.mount_namespace import Mount, MountNamespace, namespace_of
 
-# Whether the kernel's clock is kept right by NTP, PTP or the hypervisor: adjtimex(2), which any program may read.
+# Synchronisation of the kernel's clock by NTP, PTP or the hypervisor: adjtimex(2), which any program may read.
 
 _SIZE: Final = 512
-"""More than struct timex has, 208 bytes."""
+"""Buffer size; struct timex has 208 bytes."""
 _STATUS: Final = struct.Struct("@illlli")
 """modes, offset, freq, maxerror, esterror, status: the beginning of struct timex."""
 _UNSYNCHRONISED: Final = 0x40
@@ -151,9 +151,7 @@ def _number(path: Path) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-# What advice on the operating system stands on and no frame has. Sources: /proc/meminfo, /sys/devices/system/node.
-#
-# Settings of the machine and the postmaster for a check that looks once.
+# Settings of the machine and the postmaster, for checks and advice, read once.
 # Sources: Documentation/admin-guide/sysctl, ABI/stable/sysfs-block, ABI/testing/sysfs-devices-system-clocksource,
 # proc_pid_oom_score_adj(5), proc_pid_limits(5), proc_pid_mountinfo(5).
 

@@ -66,11 +66,11 @@ from pgtop_tune.model.host import (
 from pgtop_tune.model.machine import CgroupSample, NumaSample, ServerPlaces
 from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, mount_of, parse_mountinfo
 
-# Which disks carry the server's directories, found out over SQL: no directory can be listed and no link followed, so
-# names are tried one by one. Sources as in `block_devices`.
+# Disks of the server's directories, over SQL: no directory can be listed and no link followed, so names are tried one
+# by one. Sources as in `block_devices`.
 
 ReadMany = Callable[[Sequence[str]], Awaitable[Mapping[str, bytes]]]
-"""Contents by path (without the leading slash) of those files that are there."""
+"""Contents by path (without the leading slash) of the files that exist."""
 
 _DEVICES_MOST: Final = 512
 _LAYERS_MOST: Final = 4
@@ -159,7 +159,7 @@ def _why(directory: str, mount: Mount | None) -> str:
 
 SOURCE: Final = "server's /proc over SQL"
 ReadFiles = Callable[[Sequence[str]], Awaitable[list[bytes | None] | Unavailable]]
-"""Contents of absolute paths on the server's machine in their order; None for what is not there."""
+"""Contents of absolute paths on the server's machine in their order; None for a file that does not exist."""
 
 _SEARCH_EVERY_S: Final = 60.0
 _DISKSTATS: Final = "proc/diskstats"
@@ -382,7 +382,7 @@ class SqlHost:
 
     def _network(self, at_s: float, read: Callable[[str], bytes]) -> NetworkSample:
         sample = network_section(at_s, read)
-        # The loopback's speed is there and refuses to be read.
+        # The speed of the loopback interface exists and refuses to be read.
         self._interfaces = tuple(interface.name for interface in sample.interfaces if interface.name != "lo")
         return sample
 

@@ -63,7 +63,8 @@ _COUNTERS: Final = 1 << 64
 _KERNEL_THREAD: Final = 0x0020_0000
 """PF_KTHREAD of include/linux/sched.h."""
 RSS_STEP: Final = 128 * 1024
-"""Nobody reads the memory of a backend finer, and one that reads touches pages all the time: a recording is smaller."""
+"""Step of resident sets. A working backend touches pages all the time; finer values would only make recordings
+larger."""
 _IO: Final = re.compile(rb"^wchar: (\d+)\n(?:.*\n)*?read_bytes: (\d+)$", re.MULTILINE)
 
 

@@ -212,7 +212,7 @@ def _disk_of(name: str) -> str:
 
 
 _SLICE: Final = re.compile(r"(disk\d+|[a-z]+\d+)(?:s\d+|p\d+)[a-z0-9]*")
-"""Of a disk of macOS (disk0s2) or FreeBSD (ada0p2, da0s1a), which psutil has counters for as a whole."""
+"""Slice of a disk of macOS (disk0s2) or FreeBSD (ada0p2, da0s1a), of which psutil counts the whole disk."""
 
 
 def disk_under(node: str, names: Collection[str]) -> str:

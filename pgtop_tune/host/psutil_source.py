@@ -54,7 +54,7 @@ def _imported() -> Any:
 
 
 FAILURES: Final = (OSError, RuntimeError, ValueError, KeyError, IndexError, TypeError)
-"""What else psutil ends with where the system hides something from it: IndexError without any process."""
+"""Further exceptions of psutil where the system hides something from it: IndexError without any process."""
 _THREADS_MOST: Final = 128
 
 

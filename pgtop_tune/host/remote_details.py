@@ -36,9 +36,9 @@ _FIXED: Final = (
     f"{_CLOCK}/available_clocksource",
 )
 _OPEN: Final = tuple(f"proc/self/fdinfo/{number}" for number in range(3, 48))
-"""Open files of the backend, without those that it was started with."""
+"""Descriptors of the backend from 3 on: those that it opened itself."""
 _OF_KERNEL: Final = frozenset({"proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2"})
-"""Of files that are no data, the one that is just being read among them."""
+"""File systems of the kernel: their open files are no data."""
 _MOUNT_ID: Final = re.compile(rb"^mnt_id:\s*(\d+)", re.MULTILINE)
 _NOT_READ: Final = AfterReboot(not_read=("files of a machine that is seen over SQL",))
 

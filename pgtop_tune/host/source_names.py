@@ -9,6 +9,6 @@ class HostSource(StrEnum):
     """Source of this machine's numbers."""
 
     AUTO = "auto"
-    """/proc where it is there and readable, else psutil."""
+    """/proc where it is readable, else psutil."""
     PROC = "proc"
     PSUTIL = "psutil"

@@ -145,7 +145,7 @@ class StorageIoMeter:
         for pid in reused:
             del self._lineages[pid]
         for pid, now in counters_by_pid.items():
-            # Of a process that could not be read before it is not known when it did what it did.
+            # A process that could not be read before may have done its I/O at any time.
             since = now if pid in reused else now - before.get(pid, now if pid in self._refused else _NONE)
             for counters in taken_over.get(pid, ()):
                 if (since - counters).grown:

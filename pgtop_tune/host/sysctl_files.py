@@ -84,9 +84,10 @@ def _pages(text: str) -> str | None:
 
 
 DIRECTORIES: Final = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
-"""By rank, for files of the same name."""
+"""Directories by rank, for files of the same name."""
 LAST: Final = "etc/sysctl.conf"
-"""Read after all others by sysctl --system; systemd, where it runs, reads it only where a link in sysctl.d leads."""
+"""The file read after all others by sysctl --system; systemd, where it runs, reads it only through a link in
+sysctl.d."""
 
 _SYSTEMD: Final = "run/systemd/system"
 _LARGEST_LINE: Final = 4096
@@ -203,14 +204,14 @@ def dotted(key: str) -> str:
 
 # Our file in /etc/sysctl.d: one line per setting, written whole or not at all, put back to the byte.
 #
-# What the kernel starts with where no file and no command line says otherwise.
+# Values that the kernel starts with where no file and no command line sets others.
 # Sources: mm/vmscan.c (vm_swappiness, node_reclaim_mode), mm/page-writeback.c, mm/util.c (sysctl_overcommit_*),
 # mm/hugetlb.c, mm/khugepaged.c. What depends on the machine or on how the kernel was built is not among them.
 
 PATH: Final = "etc/sysctl.d/99-pgtop-tune.conf"
 
 _TEMPORARY: Final = ".new"
-"""Not .conf: nobody reads it at boot."""
+"""Suffix of the new file; without .conf, no program reads it at boot."""
 
 
 def content(path: Path) -> str | None:

@@ -50,7 +50,7 @@ ALONG: Final[Mapping[str, tuple[str, ...]]] = {
     "vm.overcommit_ratio": ("vm.overcommit_kbytes",),
     "transparent_hugepage/enabled": ("vm.min_free_kbytes",),
 }
-"""Settings that the kernel changes along with one: of a pair the other becomes 0; khugepaged wants more memory free."""
+"""Settings that the kernel changes along with one: of a pair the other becomes 0; khugepaged raises min_free_kbytes."""
 
 _MM: Final = "sys/kernel/mm"
 _POOL: Final = re.compile(r"hugepages-(\d+)kB")

@@ -36,14 +36,14 @@ from pgtop_tune.recording.packing import MOST_MARKS, Packing, find_marks, packin
 _KEY_START: Final = b'{"key":'
 _NEXT_KEY: Final = b"\n" + _KEY_START
 _HEADER_START: Final = b'{"format":"pgtop-tune/'
-"""Also behind a torn line. No text of a frame holds it: quotes in JSON strings are escaped."""
+"""Begin of a header, also behind a torn line. No text of a frame holds it: quotes in JSON strings are escaped."""
 _ELAPSED: Final = re.compile(rb'"elapsed_s":\s*(-?\d+(?:\.\d*)?(?:e-?\d+)?)')
 _LINE_START: Final = 400
-"""Bytes of a line looked at for its moment; it stands right at the front."""
+"""Bytes of a line that are searched for its moment, which stands at the front."""
 _CHUNK: Final = 1 << 22
 _BEGIN_BYTES: Final = 1 << 16
 _FIRST_LINE: Final = 1 << 16
-"""Bytes unpacked to find the end of a key frame's line; of a longer one more."""
+"""Bytes unpacked to find the end of a key frame's line; more for a longer one."""
 
 
 class FrameBlock(Struct, frozen=True):
@@ -102,7 +102,7 @@ def open_blocks(path: Path) -> Blocks:
     try:
         begin = file.read(_BEGIN_BYTES)
         packing = packing_of(begin)
-        # Before anything is read through or unpacked: what is no recording may have no end.
+        # Before the file is scanned or unpacked: one that is no recording may have no end.
         _check_begin(begin, packing)
         known_keys = known_places(path, file)
         if packing is None:
@@ -267,7 +267,7 @@ def _keys_and_lines(file: IO[bytes], begin: int) -> Iterator[tuple[int | None, i
         if header >= 0:
             yield None, count + data.count(b"\n", position), base + header
             return
-        # What may be the beginning of a key line or of a header is looked at again with the next chunk.
+        # A tail that may begin a key line or a header is searched again with the next chunk.
         scanned = max(position, len(data) - len(_HEADER_START) + 1)
         count += data.count(b"\n", position, scanned)
         base, kept = base + scanned, data[scanned:]
@@ -342,11 +342,11 @@ def moment_of_line(line: bytes, otherwise: float) -> float:
 
 
 _FREE_SHARE: Final = 0.1
-"""Of the file system, which may be the one of a database server: left for others."""
+"""Share of the file system that is left free: it may be the one of a database server."""
 _LOOK_EVERY: Final = 16 << 20
 _SMALL_BYTES: Final = 64 << 20
 _MOST_RATIO: Final = 100
-"""Bytes that a byte is unpacked to: recordings have 5 to 30, made-up files up to a thousand."""
+"""Most bytes that a byte unpacks to: recordings have 5 to 30, made-up files up to a thousand."""
 
 
 class SpoolFile:
@@ -405,7 +405,7 @@ class SpoolFile:
 
 _INDEX_FORMAT: Final = "pgtop-tune-index/1"
 WORTH_BYTES: Final = 32 << 20
-"""A recording that takes less reading is read through faster than anybody notices."""
+"""Size from which on an index is worth it."""
 _EDGE_BYTES: Final = 4096
 _MOST_INDEX_BYTES: Final = 64 << 20
 
@@ -436,7 +436,7 @@ def known_places(recording: Path, file: IO[bytes]) -> list[Place]:
             index = msgspec.json.decode(index_file.read(_MOST_INDEX_BYTES), type=_Index)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    # A file may be anybody's.
+    # The file may be another program's.
     places = index.places[:MOST_MARKS]
     ascends = all(before[0] < after[0] and before[1] < after[1] for before, after in pairwise([(-1, -1, 0.0), *places]))
     fits = places and ascends and index.format == _INDEX_FORMAT and index.edges == _edges(file, places[-1][0])

@@ -17,7 +17,7 @@ from pgtop_tune.recording.packing import PACKINGS
 from pgtop_tune.recording.writer import NameLock, is_locked
 from pgtop_tune.runtime.window import seconds
 
-# When a recording continues in a new file, and which of the older files are kept: as people say it.
+# Options for when a recording continues in a new file, and which of the older files are kept.
 #
 # --rotate 1h, --rotate 500MB             a new file every hour, or when one has 500 MB
 # --keep 24, --keep 20GB, --keep 7d       so many files, so much room, files of the last seven days
@@ -29,7 +29,7 @@ _COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
 _Way = Callable[[str], float | int | None]
 _LEAST_S: Final = 60.0
 _LEAST_BYTES: Final = 1e6
-"""Both of a file and of all files: a key frame of a busy server has 100 kB, and a file begins with one."""
+"""Least size of a file and of all files: a key frame of a busy server has 100 kB, and a file begins with one."""
 
 
 class Rotation(Struct, frozen=True):

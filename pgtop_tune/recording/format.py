@@ -27,19 +27,19 @@ MAJOR: Final = 1
 KEY: Final = "key"
 DELTA: Final = "delta"
 KEY_EVERY: Final = 60
-"""Frames from one key frame to the next: what a seek must read, and what one torn line can cost."""
+"""Frames from one key frame to the next: the cost of a seek, and of one torn line."""
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A longer line was not written by us, and is not read."""
 MAX_BLOCK_BYTES: Final = 4 * MAX_LINE_BYTES
-"""Of the lines of a packed key frame and those up to the next: they are unpacked at once."""
+"""Longest packed block: a key frame and the lines up to the next are unpacked at once."""
 YEAR_9999_MS: Final = 253_000_000_000_000
-"""A moment from there on, or a session that long, was not seen by a clock."""
+"""First impossible moment, and the first impossible length of a session."""
 _MOST_DIGITS: Final = 24
 _LARGE: Final = re.compile(rb"[:\[,]\s*-?(?:\d{20}|[\d.]+[eE]\+?\d{3})")
-"""Looks like a number that is larger than any counter; may be text, too."""
+"""Pattern of a number larger than any counter; it may match a text, too."""
 _ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 _PARTS_OF_LARGE: Final = (b"0" * 20, b"0e000", b"0E000", b"0e+000", b"0E+000")
-"""One of these stands in such a number once each of its digits is a 0: they are found twenty times faster."""
+"""Parts of such a number once each of its digits is a 0: they are found twenty times faster."""
 
 
 class Header(Struct, frozen=True):
@@ -146,11 +146,10 @@ def read_header(line: bytes) -> Header:
     return Header(**values, extra=extra)
 
 
-# Checksums at the end of lines: a line that was changed, is missing or stands twice is noticed, in plain files,
-# too.
+# Checksums at the end of lines: a line that was changed, is missing or stands twice is noticed, in plain files, too.
 #
-# The one of a delta goes on from the line before. A key frame can be entered by itself: its own starts over, and it
-# says beside it (`after`) which one the line before has, of the first one the header.
+# The checksum of a delta continues that of the line before. A key frame can be entered by itself: its checksum starts
+# over, and `after` beside it is that of the line before, of the header for the first one.
 
 _KEY_START: Final = f'{{"{KEY}":'
 _SEAL: Final = re.compile(rb'(?:,"after":(\d{1,10}))?,"crc":(\d{1,10})\}\s*\Z')

@@ -154,7 +154,7 @@ _WANTED: Final = {
     Landmark.PREVIOUS_CHECKPOINT: (LandmarkKind.CHECKPOINT, -1),
     Landmark.WORST_SECOND: (LandmarkKind.SLOWEST, 0),
 }
-"""Landmark → what is searched for, and whether after the moment, before it, or everywhere."""
+"""Kind of frame by landmark, and whether it is searched for after the moment, before it, or everywhere."""
 
 
 async def _next(frames: Frames, kind: LandmarkKind, here: int) -> int | None:

@@ -28,16 +28,16 @@ from pgtop_tune.recording.frames import Frames
 from pgtop_tune.recording.reader import RecordingReader, with_possible_moments
 
 WHOLE_UP_TO: Final = 3600
-"""Frames of a run, or of a recording without one, that are read one by one."""
+"""Frames of a run, or of a recording without one, up to which all are read."""
 _FIRST: Final = 3
-"""Key frames at the begin from which on is read one by one: what is read seldom comes within them."""
+"""Key frames at the begin that are read frame by frame: a section that is read seldom comes within them."""
 _WITH_ROWS: Final = 60
-"""About so many pairs of neighbouring key frames are read with what has a row for each session."""
+"""Pairs of neighbouring key frames, about, that are read with the sections that have a row for each session."""
 _OURS: Final = (b'{"delta":{"sequence":', b'{"key":{"sequence":')
 _LAST_FIELDS: Final = (b',"bench":', b',"footprint":', b',"events":', b',"pooler":')
 _ADDED: Final = frozenset({"at_s", "progress", "latencies", "silences"})
 _AFTER_HOLE: Final = re.compile(f'"kind":"(?:{"|".join(NOTHING_BEFORE)})"'.encode())
-"""An event that says that frames are missing; in another text the worst of it is a minute that is read whole."""
+"""An event of missing frames; found in another text, it costs no more than a minute that is read whole."""
 _OVER: Final = frozenset({RunState.STOPPED, RunState.FINISHED, RunState.FAILED})
 
 
@@ -94,7 +94,7 @@ def looks(
     keys = [(_load_at(line), bool(_AFTER_HOLE.search(line))) for line in map(reader.key_line, places)]
     in_minutes = _in_minutes([load for load, _ in keys], longest)
     for index, (_, after_hole) in enumerate(keys[1:]):
-        # What is missing right before a key frame concerns the minute before it.
+        # Frames missing right before a key frame concern the minute before it.
         in_minutes[index] = in_minutes[index] and not after_hole
     every = max(sum(in_minutes) // _WITH_ROWS, 1)
     before, folded = ToldOnce(), 0
@@ -177,7 +177,7 @@ def _told(lines: Sequence[bytes], bench: dict[str, Any], events: list[Any]) -> T
         change = fields.get("bench", {})
         if change and not (loaded and change.keys() <= _ADDED):
             return None
-        # What is not there is as it was in the frame before.
+        # A missing field is as in the frame before.
         progress = change.get("progress", progress)
         latencies = change.get("latencies", latencies)
         events = fields.get("events", events)
@@ -242,7 +242,7 @@ def _with(frame: Frame, before: ToldOnce) -> Frame:
     return replace(frame, bench=bench, events=before.events + frame.events)
 
 
-# Frames of a recording with those before them, of which only those are read that are asked for.
+# Requested frames of a recording with those before them.
 
 
 class PastReader:

@@ -14,7 +14,7 @@ STDOUT: Final = Path("/dev/stdout")
 _OF_STDOUT: Final = frozenset({"-", str(STDOUT), "/dev/fd/1", "/proc/self/fd/1"})
 _PIPE_BYTES: Final = 1 << 20
 _PATIENCE_S: Final = 2.0
-"""So long nothing may be read of a pipe until what did not go into it is given up."""
+"""Time without a reader of the pipe after which the rest is given up."""
 
 
 def is_stdout(path: Path) -> bool:
@@ -62,7 +62,7 @@ def write_stream(stream: int, data: bytes) -> int:
     poll.register(stream, select.POLLOUT)
     while written < len(data) and poll.poll(_PATIENCE_S * 1000):
         try:
-            # So much a pipe takes without blocking once it takes something.
+            # A pipe takes so many bytes without blocking once it takes any.
             written += os.write(stream, data[written : written + select.PIPE_BUF])
         except BlockingIOError:
             continue

@@ -36,11 +36,11 @@ from pgtop_tune.recording.frames import LandmarkKind, score_of_line
 _MOST_PROBLEMS: Final = 100
 _MORE: Final = "and more of the same kind"
 _STILL_WRITTEN_S: Final = 10.0
-"""A file that was written to within this time, or within three of its intervals, may grow."""
+"""Time since the last write for which a file may still grow, or three of its intervals."""
 _DAMAGED: Final = -1
-"""In place of a checksum, of a block with frames that cannot be read."""
+"""Value in place of a checksum, for a block with frames that cannot be read."""
 _MOST_MOMENTS: Final = 10_000
-"""Of one key frame and its changes: a file that has more of them was not written by us."""
+"""Most frames of one block: a file that has more of them was not written by us."""
 
 
 class RecordingReader:
@@ -234,7 +234,7 @@ class RecordingReader:
             elif index - block.first > _MOST_MOMENTS:
                 return
         if following == block.first + self.frames_in(number):
-            # Else it has grown meanwhile, and what was its end is none.
+            # Else it has grown meanwhile, and its end is another line.
             self._ends[number] = crc if before is not None and index == following - 1 else _DAMAGED
         if before is not None:
             self._read_to = (number, crc, before.elapsed_s)

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 LEFT_OUT: Final = Unavailable(Reason.NOT_RECORDED, "recorded with --no-query-text")
 _SAID: Final = "left out: recorded with --no-query-text"
 _COMMAND: Final = "_command"
-"""How names of parameters end that hold a command of a shell: archive_command, restore_command."""
+"""End of the names of parameters that hold a shell command: archive_command, restore_command."""
 _PLAIN: Final = frozenset(
     {EventKind.CHECKPOINT, EventKind.RESET, EventKind.RESTART, EventKind.ROLE, EventKind.GAP, EventKind.RECORDING}
 )
-"""Events whose details are our own words; those of others may quote a statement."""
+"""Events whose details are our own text; those of others may quote a statement."""
 
 
 def without_texts(frame: Frame) -> Frame:
@@ -154,7 +154,7 @@ class Recorder:
         self._frames = 0
         self._gap: _Gap | None = None
         self._problem = ""
-        """With which the last recording ended."""
+        """The problem that ended the last recording."""
         self.last_path: Path | None = None
         self.files_begun = 0
         self.files_removed = 0
@@ -185,7 +185,7 @@ class Recorder:
         return self.state()
 
     def _files_for(self, path: str | None) -> Files:
-        # A screen that does not record need not wait for what only files need.
+        # A screen that does not record need not wait for these imports.
         from pgtop_tune.recording.files import OneFile, RotatedFiles
 
         name = _UNSAFE.sub("-", self._target).strip("-.")[:60] or "server"

@@ -19,15 +19,15 @@ from pgtop_tune.runtime.ports import Landmark, Step, TransportState
 SLOWEST: Final = 0.25
 FASTEST: Final = 60.0
 CONTEXT_S: Final = 600.0
-"""Seconds before the moment jumped to that are handed over after it, for the charts."""
+"""Seconds before a jump's target that are delivered after it, for the charts."""
 _BATCH_S: Final = 0.05
-"""At high speed frames are handed over in batches, at most so often."""
+"""Least time between two batches of frames at high speed."""
 _LOOK_S: Final = 0.5
-"""At the end of a file that grows, so often it is looked at."""
+"""Time between two looks at the end of a file that grows."""
 _ENOUGH: Final = KEEP_FRAMES // 2
 """Frames a session needs behind the newest one; with fewer, those before them are read again."""
 _HELD_S: Final = 2 * WHOLE_S
-"""How long whole frames are held for steps back; a session keeps them for half of it."""
+"""Seconds for which whole frames are held for steps back; a session keeps them for half of it."""
 
 
 class ReplaySource:
@@ -84,7 +84,7 @@ class ReplaySource:
                 await self._woken(_LOOK_S if growing else None)
                 clock.start(self._position_s)
                 if growing and not self._frames.growing:
-                    # Nothing moves, but the end is one now.
+                    # No frame, but the end of the recording is known now.
                     yield Step(())
                 continue
             due_s = clock.position(speed)
@@ -165,7 +165,7 @@ class ReplaySource:
                     yield self._set_back()
                 return
         else:
-            # Reading all that leads up to a moment takes a hundred times as long as the moment.
+            # Reading the frames before a moment takes a hundred times as long as the moment.
             begun = self._arrive(target, target - 1) or self._arrive(target, self._begin_of_past(target))
             yield Step(begun, restart=True, more=self._has_past(self._index))
         past = self._past_of(self._index)
@@ -216,7 +216,7 @@ class ReplaySource:
         if not self._has_past(last):
             return None
         first = self._begin_of_past(last)
-        # Where only what a session keeps is read, the older frames are thinned as they come: they are large.
+        # Without context, a session keeps all of these frames, so the older ones are thinned as they come: they are large.
         past: FrameWindow | list[Frame] = FrameWindow() if self._context_s is None else []
         held_frames: deque[tuple[int, Frame]] = deque()
         for index, frame in self._frames.frames(first):

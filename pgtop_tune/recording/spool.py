@@ -15,7 +15,7 @@ from pgtop_tune.recording.reader import RecordingReader
 
 _CHUNK: Final = 1 << 20
 _BEGIN_BYTES: Final = 1 << 20
-"""A recording has said by then that it is one."""
+"""Bytes within which a recording shows that it is one."""
 _LOOK_S: Final = 0.2
 
 

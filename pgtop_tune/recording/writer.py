@@ -18,7 +18,7 @@ from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, Header, checksum,
 from pgtop_tune.recording.outlet import is_stream, open_stream, write_stream
 from pgtop_tune.recording.packing import Member, mark, packing_for
 
-# Who writes a recording holds a lock on it, so that two processes never write one.
+# The writer of a recording holds a lock on it, so that two processes never write one.
 #
 # flock(2): the lock belongs to the open file, and is gone with the process that holds it, however that ends.
 
@@ -77,7 +77,7 @@ class NameLock:
                     f"another process records into these files ({self._path} is locked)", "choose another name"
                 )
             with contextlib.suppress(OSError):
-                # Whoever held it before may have removed it between our two calls.
+                # The process that held it before may have removed it between our two calls.
                 if os.stat(self._path).st_ino == os.fstat(file).st_ino:
                     return file
             os.close(file)

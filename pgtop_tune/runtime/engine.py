@@ -78,7 +78,7 @@ class Engine:
         if self._thread is None:
             self.prepare()
         elif self._loop is not None:
-            # It is closed where the source could not even begin.
+            # The loop is closed where the source could not begin.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._released.set)
 
@@ -91,9 +91,9 @@ class Engine:
         try:
             await self._feed()
         except Exception as failure:
-            # Known before the sinks are closed: who hears of the end asks at once whether it was one.
+            # Set before the sinks are closed: they ask at once whether the end was a failure.
             self.failure = failure
-            # A sink that is attached while the start is awaited is to hear of the end as well.
+            # A sink that is attached while the start is awaited must learn of the end, too.
             await self._released.wait()
             raise
         finally:
@@ -163,7 +163,7 @@ class Engine:
         return not thread.is_alive()
 
 
-# The operator's wishes on their way to the engine's thread, and what comes back: an answer or one sentence.
+# Requests of the operator to the engine's thread, and the reply: an answer or one sentence.
 
 
 class EngineClient:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 KILLED: Final = "killed"
-"""The ending of an experiment whose program is gone without a last word: nobody knows yet what is put back."""
+"""The ending of an experiment whose program was killed: it is not known yet whether its changes are reverted."""
 
 
 class ArmValues(Struct, frozen=True):

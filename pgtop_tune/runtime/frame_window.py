@@ -25,8 +25,8 @@ from pgtop_tune.model.postgres import PostgresSample
 KEEP_FRAMES: Final = 150
 """Whole frames kept: enough for the widest window a metric looks back."""
 APART_S: Final = 14.0
-"""Spans of an older past keep their first reading. A section that is read less often (relations) keeps each one, since
-a rate is between the newest two."""
+"""Length of the spans of an older past of which only the first reading is kept. A section that is read less often
+(relations) keeps each one, since a rate is between the newest two."""
 _THINNED: Final = tuple(section for section in sections.DATED if not section.kept_whole)
 _HOST: Final = tuple(section for section in _THINNED if section.holder is HostSample)
 _SERVER: Final = tuple(section for section in _THINNED if section.holder is PostgresSample)
@@ -66,7 +66,7 @@ class FrameWindow(Sequence[Frame]):
         if len(frames) == KEEP_FRAMES:
             self._thinned = max(self._thinned - 1, 0)
         frames.append(frame)
-        # The newest two stay whole, however far apart: between them is what the screen calls now.
+        # The newest two stay whole, however far apart: the screen shows the interval between them as now.
         while self._thinned < len(frames) - 2 and frames[self._thinned].elapsed_s < frame.elapsed_s - WHOLE_S:
             if self._thinned:
                 frames[self._thinned] = _repeating(frames[self._thinned - 1], frames[self._thinned])

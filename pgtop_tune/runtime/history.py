@@ -22,12 +22,12 @@ from pgtop_tune.metrics.load import P99, PER_SECOND, Quantile, quantiles_ms
 from pgtop_tune.metrics.percentiles import Merged, enough, merge
 
 PAUSE: Final = 4.0
-"""A point speaks for the time since the one before it, unless that is longer than so many usual distances."""
+"""Usual distances for which a point counts at most: it stands for the time since the one before it."""
 _ENOUGH: Final = 0.5
 """Share of a column that must be known for its mean to be drawn."""
 _EQUAL: Final = 1e-9
 _DONE: Final = 0.95
-"""And of the newest column, where it has several seconds: a part is not shown for the whole."""
+"""The same share for the newest column, where it has several seconds: a part is not shown for the whole."""
 
 
 def usual_s(moments: Sequence[float]) -> float:
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
 CAPACITY: Final = 18_000
 """Points kept per series: five hours at 1 Hz, one at 5 Hz; 144 kB each."""
 _HISTOGRAMS: Final = 200
-"""Seconds whose histograms are kept for those that come late, or whose followers need them."""
+"""Seconds whose histograms are kept, for late transactions and for the percentiles of the next seconds."""
 
 
 class Charted(Protocol):
@@ -345,6 +345,6 @@ class LatencyHistory:
         """Return the seconds from that moment of the session on, oldest first."""
         first = bisect_left(self._points, since_s, key=lambda point: point.at_s)
         points = self._points[first:]
-        # Of a second that came again the last, which has all of it.
+        # A second that came again stands there several times; its last point has all of it.
         after = (*(point.second for point in points[1:]), None)
         return [point for point, second in zip(points, after, strict=False) if point.second != second]

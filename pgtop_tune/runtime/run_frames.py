@@ -26,7 +26,7 @@ _BEFORE: Final = 2
 """Frames kept from before a run: rates need two."""
 
 _RESTING: Final = 12
-"""Frames kept between runs: a section that is read seldom is looked for among them."""
+"""Frames kept between runs, among which a section that is read seldom is found."""
 
 OnProgress = Callable[[BenchRun, BenchProgress], None]
 
@@ -101,7 +101,7 @@ class FrameKeeper:
     async def fresh(self, timeout_s: float) -> bool:
         """Wait for a frame that is made from now on."""
         newest = self._frames[-1].sequence if self._frames else -1
-        # The one that is under way may hold readings from before.
+        # The frame under way may hold older readings.
         return await self.until(lambda interval: interval.newest.sequence > newest + 1, timeout_s)
 
     def _wake(self) -> None:

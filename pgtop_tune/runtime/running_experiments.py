@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from pgtop_tune.runtime.ports import Step
 
 DETACHED: Final = "PGTOP_TUNE_DETACHED"
-"""Variable of a run that --detach has started: its name."""
+"""Environment variable with the name of a detached run."""
 _EVERY_S: Final = 2.0
 _LOOK_S: Final = 0.5
 _LARGEST_BYTES: Final = 128 * 1024
 _MOST_FILES: Final = 32
 _MOST_VALUES: Final = 16
 _ENDED_S: Final = 600.0
-"""So long the file of an ended experiment stays, for screens that watch it."""
+"""Seconds for which the file of an ended experiment stays, for screens that watch it."""
 _WORD: Final = 80
 _DETAILS: Final = 20_000
 _LONGEST_S: Final = 1e7
 _MOST_PAIRS: Final = 100_000
 _REFUSED: Final = "did not begin"
-"""The ending of an experiment that was refused once it looked closely."""
+"""The ending of an experiment that was refused before it began."""
 _CLOCK_MS: Final = 2
-"""The sampler rounds the start of the server, the operator's session cuts it off."""
+"""Tolerance: the sampler rounds the start of the server, the operator's session truncates it."""
 
 
 class ServerKey(Struct, frozen=True):
@@ -253,7 +253,7 @@ class Announcement:
                 with replacing(self._path) as file:
                     file.write(msgspec.json.encode(announced))
             except OSError:
-                # The experiment goes on where nobody sees it.
+                # The experiment goes on without being shown.
                 return
 
 

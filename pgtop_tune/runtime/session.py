@@ -173,7 +173,7 @@ def _with_sessions(frames: Sequence[Frame]) -> Frame | None:
     return next((frame for frame in reversed(frames) if not isinstance(sections.activity(frame), Unavailable)), None)
 
 
-# The second of the transaction log that percentiles on a screen are of.
+# The second of the transaction log that a screen shows percentiles of.
 
 
 class NewestLatency(Struct, frozen=True):
@@ -198,6 +198,6 @@ def newest_latency(session: Session) -> NewestLatency:
         return NewestLatency(None)
     second = session.latency.newest()
     if second is None or (second.second + 1) * 1000 <= run.started_ms:
-        # What there is, is of the run before.
+        # The newest second is of the run before.
         return NewestLatency(None, 0.0, stalled_s(interval))
     return NewestLatency(second, max(frame.elapsed_s - second.at_s, 0.0), stalled_s(interval))

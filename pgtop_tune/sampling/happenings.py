@@ -50,7 +50,7 @@ _RESETTABLE: Final[tuple[tuple[Callable[[Frame], Any], str], ...]] = (
     (sections.archiver, "pg_stat_archiver"),
     (sections.statements, "pg_stat_statements"),
 )
-"""Sections with a moment of their last reset, and what the operator calls them."""
+"""Sections with a moment of their last reset, and their names for the operator."""
 
 
 def _reset(older: Frame, newer: Frame, interval: Interval) -> Found:
@@ -169,7 +169,7 @@ RULES: Final[tuple[Callable[[Frame, Frame, Interval], Found], ...]] = (
 # Changes of the server's parameters, by any program: ticks read off two looks at pg_settings.
 
 _AT_MOST: Final = 12
-"""Ticks for one look; another server behind the same name differs in more, and one tick says so."""
+"""Most ticks for one look; another server behind the same name differs in more, and gets one tick."""
 
 
 class ParameterWatch:

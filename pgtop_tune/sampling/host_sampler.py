@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _ALL_IO_BELOW: Final = 100
-"""Up to so many processes everybody's I/O is read each tick; above, only of those that are not idle."""
+"""Number of processes up to which the I/O of all is read each tick; above, only that of the busy ones."""
 _PLACES_EVERY_S: Final = 60.0
 _PGBENCH_EVERY_S: Final = 5.0
-"""All processes of the machine have to be looked through for those of a pgbench that others started."""
+"""Least time between two searches for the pgbench of another program, which reads all processes of the machine."""
 _PGBENCH_AGAIN_S: Final = 30.0
-"""So often also with the same sessions: behind a pooler they outlive a pgbench."""
+"""Time after which a search is repeated for the same sessions: behind a pooler they outlive a pgbench."""
 _SQL_COST: Final = 20.0
-"""Over SQL the machine is looked at no more than a twentieth of the time, like every section of the server."""
+"""Over SQL a look takes no more than a twentieth of the time, like every section of the server."""
 _STALE_S: Final = 5.0
 
 
@@ -44,9 +44,9 @@ _READ_PER_S: Final = 100
 _LONGEST_S: Final = 4.0
 """The windows of `budget` and `client_bound` are 10 s."""
 _AFTER_FIRST_PICTURE_S: Final = 0.2
-"""The first look at a crowd would hold up the first picture, and there are no rates before the second."""
+"""Delay of the first look at a crowd, which would hold up the first picture; there are no rates before the second."""
 _EARLY: Final = 0.9
-"""A frame that comes a little early is not passed over."""
+"""Share of the time after which a look is due: a frame may come a little early."""
 
 
 class ServerEye(Protocol):
@@ -202,7 +202,7 @@ class HostSampler:
         if answered and len(pids) > _FEW and self._clock() < self._processes_due_s:
             return self._finished(self._host.sample(pids, processes=self._processes), pids)
         resting = self._resting(backends) if answered else ()
-        # Once more of one that is idle by now: what it did last is over.
+        # A process that is idle by now is read once more, for its last I/O.
         with_io, self._io_pids = io_pids | self._io_pids, io_pids
         sample = self._host.sample(pids, {*with_io, *loads, os.getpid()}, loads, resting)
         if not answered:
@@ -243,7 +243,7 @@ class HostSampler:
         mounts = sample.file_systems
         silent = frozenset() if isinstance(mounts, Unavailable) else frozenset(mounts.unanswered)
         if self._silent - silent:
-            # What stands on a mount could not be found as long as it did not answer.
+            # Directories on a mount could not be found as long as it did not answer.
             self._places_due_s, self._answers_again = self._clock(), True
         self._silent = silent
         if self._storage_io is None:

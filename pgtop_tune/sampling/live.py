@@ -25,14 +25,14 @@ from pgtop_tune.sampling.postgres_sampler import PostgresSampler, SessionClock
 SHORTEST_S: Final = 0.2
 LONGEST_S: Final = 60.0
 _SECOND_LOOK_S: Final = 0.3
-"""The second frame comes sooner: rates need two, and nobody wants to wait for the first figures."""
+"""Delay of the second frame, which comes sooner: rates need two."""
 _GAP: Final = 3.0
-"""So many intervals without a frame are a gap of our own: nothing else that a tick waits for lasts as long."""
+"""Intervals without a frame that make a gap: nothing else that a tick waits for lasts as long."""
 _PATIENCE: Final = 0.8
-"""Share of the interval a tick waits for the server before it goes on without."""
+"""Share of the interval that a tick waits for the server before it goes on without."""
 _LEAST: Final = 0.5
-"""Share of the interval that ticks are apart at least: after a stop of this program one may be due at once, and a rate
-over some ms is noise."""
+"""Least share of the interval between two ticks: after a stop of this program one may be due at once, and a rate over
+some ms is noise."""
 
 
 def skipped_ticks(due: float, now: float, began: float, interval_s: float) -> int:
@@ -148,7 +148,7 @@ class LiveSource:
             yield Step((await self._frame(self._server),))
             first = self._sequence == 1
             now = loop.time()
-            # The first may have waited for the screen, which is being drawn now.
+            # The first frame may have waited for the screen, which is being drawn now.
             due = now + min(self._interval_s, _SECOND_LOOK_S) if first else due + self._interval_s
             skipped = 0 if first else skipped_ticks(due, now, began, self._interval_s)
             self._sequence += skipped
@@ -185,7 +185,7 @@ class LiveSource:
         with self._lock:
             notes = tuple(self._notes)
             self._notes.clear()
-        # A load may have begun before the first frame: that, too, has happened.
+        # A load that began before the first frame is an event, too.
         before = self._before or Frame(-1, frame.taken_at_ms, 0.0)
         happened = events_between(before, frame, self._parameters.switched_since(before))
         events = notes + self._gap(frame) + happened + self._parameters.events(frame)

@@ -15,7 +15,7 @@ from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitCount, WaitPeak, WaitSam
 MOST_KINDS: Final = 256
 """Rows of a sample. Where there are more, the rarest lose their query id and become one."""
 _KEPT: Final = 20
-"""Samples a kind stays in with nothing seen: a wait that comes and goes is one small number in a recording."""
+"""Samples for which an unseen kind stays: a wait that comes and goes is one small number in a recording."""
 
 
 class WaitCounts:
@@ -86,7 +86,7 @@ class WaitCounts:
             self._seen[row.kind] = self._seen.get(row.kind, 0) + self._seen.pop(kind)
 
 
-# Remembers how many full pages had been written when checkpoints began: frames alone forget it within minutes.
+# Full pages written when checkpoints began: frames alone forget them within minutes.
 
 
 class CheckpointCycles:

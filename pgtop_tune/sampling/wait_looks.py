@@ -19,20 +19,19 @@ from pgtop_tune.model.tail import Blocker, OldTransaction, TailRow, TailSample, 
 from pgtop_tune.model.waits import PROFILE_SOURCE, WaitLook, WaitSample
 from pgtop_tune.sampling.running_counts import WaitCounts
 
-# Follows old transactions from look to look and adds up, when they have ended, what they waited for.
+# Old transactions are followed from look to look; when they have ended, their waits are added up.
 #
 # A look returns the transactions older than a floor. One that a look does not return any more has ended: its greatest
 # age seen is its length, short by half the time between two looks on average. Every transaction counts once, however
-# many
-# looks saw it: a look weighs 1 / (looks of its transaction). `metrics.tail` says why this is free of length bias.
+# many looks saw it: a look weighs 1 / (looks of its transaction). `metrics.tail` says why this is free of length bias.
 
 FLOOR_MS: Final = 50
-"""Half the time between two looks: what lasts for two of them is seen for certain."""
+"""Half the time between two looks: a transaction that lasts for two of them is seen for certain."""
 MOST_FOLLOWED: Final = 64
 """Transactions followed at once; where there are more, only every second session is, every fourth, and so on."""
 MOST_ROWS: Final = 40
 _NEVER_TOLD: Final = 0.8
-"""Times the time between two looks: shorter transactions are in no tail that `metrics.tail` tells of."""
+"""Factor on the time between two looks: shorter transactions are in no tail that `metrics.tail` shows."""
 _MOST_ASKED: Final = 8
 """Lock waiters asked about in one look."""
 _MOST_ONE_IN: Final = 1024
@@ -85,7 +84,7 @@ class TailLooks:
                 waiting.append(key)
         self._waiting = tuple(waiting[:_MOST_ASKED])
         for ended in before.values():
-            # A younger one is not asked for any longer, since a burst of looks has ended.
+            # A younger transaction is not asked for any longer, since a burst of looks has ended.
             if ended.age_ms >= self.floor_ms:
                 self._add(self._sums, ended, is_open=False)
         self._share_out(len(transactions))
@@ -201,21 +200,21 @@ class WaitsReader(Protocol):
 
 _COST: Final = 10.0
 _REST_S: Final = 9.0
-"""Less than the window over which waits are told: however slow the server is, it has a look."""
+"""Longest rest, less than the window of the wait figures: however slow the server is, each window has a look."""
 _CROWDS: Final = ((1000, 0.65), (500, 0.5), (250, 0.3), (100, 0.2))
 """Least number of sessions, and seconds from look to look: a look at more sessions costs the server more, and counts
 more of them, so that figures are as exact as with fewer. The burst sees shorter transactions."""
 BURST_S: Final = 20.0
 _BURST_COST: Final = 3.0
-"""Somebody asked for it, and it ends soon."""
+"""Share during a burst, which an operator has requested and which ends soon."""
 BURST_EVERY_S: Final = 0.02
 BURST_FLOOR_MS: Final = 10
 _BLOCKERS_COST: Final = 20.0
 _BLOCKERS_REST_S: Final = 0.2
 _EARLY_S: Final = 0.001
-"""Timers of the event loop come so little before their moment."""
+"""Time by which timers of the event loop may come early."""
 _LATE_S: Final = 4.0
-"""An answer that takes longer is waited for by the task, which notices a server that is gone."""
+"""Time after which the task waits for the answer: it notices a server that is gone."""
 
 _COUNTED_BY_THE_SERVER: Final = Unavailable(
     Reason.NOT_SUPPORTED, "pg_wait_sampling counts the waits here, and not by transaction"
@@ -317,7 +316,7 @@ class WaitLooks:
         elif self._is_awaited or now < self._due - _EARLY_S:
             self._wake_at(now + self._every_s if self._is_awaited else self._due)
         elif not self._asks():
-            # The connection is taken, or cannot be asked so.
+            # The connection is busy, or cannot be asked in this way.
             self._is_due = True
             self._call()
 

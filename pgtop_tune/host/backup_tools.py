@@ -185,9 +185,9 @@ class _Tool(Struct, frozen=True):
     Attributes:
         name: As it is called.
         argv: Reads its catalogue, and nothing else.
-        parse: Of what it prints. Raises ValueError.
-        files: Of which one configures it; "~" is the home of the account.
-        variable: That configures it as well.
+        parse: Reads the printed catalogue. Raises ValueError.
+        files: Configuration files, one of which must exist; "~" is the home of the account.
+        variable: Environment variable that configures it as well.
         account: Name of the account that runs the tool; "" for the owner of the data directory.
     """
 
@@ -237,7 +237,7 @@ async def backup_tools(data_directory: Path | None) -> BackupTools:
     """Return the answers of the tools that are installed and configured here.
 
     Args:
-        data_directory: Of the server; None where it is not known.
+        data_directory: The server's; None where it is not known.
     """
     path = f"{os.environ.get('PATH', '')}:{_WHERE}"
     programs = [(tool, program) for tool in TOOLS if (program := shutil.which(tool.argv[0], path=path)) is not None]

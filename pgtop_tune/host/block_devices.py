@@ -55,7 +55,7 @@ def server_directories(data_directory: str, places: ServerPlaces = NOWHERE_ELSE)
 
     Args:
         data_directory: As SHOW data_directory has it.
-        places: What it keeps elsewhere. Several temporary tablespaces are "temp", "temp 2", …
+        places: Directories outside the data directory. Several temporary tablespaces are "temp", "temp 2", …
     """
     directories = {"data": data_directory, "wal": os.path.join(data_directory, "pg_wal")}
     located = dict(places.tablespaces)
@@ -75,7 +75,7 @@ def roles_of(directories: Mapping[str, str], sys_root: Path = ROOT, namespace: M
     Args:
         directories: Role → absolute path.
         sys_root: Where /proc and /sys are found; the directories themselves are taken as they are.
-        namespace: Of the server; None for ours.
+        namespace: The server's mounts; None for ours.
     """
     placed: list[tuple[str, str]] = []
     unplaced: list[str] = []
@@ -273,11 +273,11 @@ class Disk(Struct, frozen=True):
 
     Attributes:
         name: As in /proc/diskstats.
-        rotational: Whether the kernel takes it for a turning disk; None where it does not say. Virtual disks often
+        rotational: True for a turning disk, in the kernel's opinion; None where it has none. Virtual disks often
             say so wrongly.
-        nvme: Whether it is an NVMe namespace.
-        virtual: Whether a hypervisor's device is behind it: its host has a queue as well.
-        stacked: Whether it is made of others (LVM, md): requests are ordered below.
+        nvme: True for an NVMe namespace.
+        virtual: True for a hypervisor's device: its host has a queue as well.
+        stacked: True for a device made of others (LVM, md): requests are ordered below.
     """
 
     name: str

@@ -66,8 +66,8 @@ class ServerGroup:
     """The files of one process's control groups, and those of the CPUs it may run on.
 
     Args:
-        membership: What `parse_membership` made of its /proc/PID/cgroup.
-        mounts: What is mounted where.
+        membership: Result of `parse_membership` of its /proc/PID/cgroup.
+        mounts: Mounts of the process.
         process: The process as a directory of /proc.
 
     Attributes:
@@ -92,7 +92,7 @@ class ServerGroup:
         """Return the limits and how often they were reached; Unavailable in the root group, which has none.
 
         Args:
-            at_s: When the files are read.
+            at_s: Time of the reading.
             read: See `Read`.
 
         Raises:

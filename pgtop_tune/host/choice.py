@@ -55,9 +55,9 @@ def host_of(
 
     Args:
         clock: Seconds on the session's monotonic clock.
-        wished: What the operator says.
+        wished: The operator's choice.
         root: Where /proc and /sys are found.
-        caps: What the operator says of disks.
+        caps: Limits of disks that the operator states.
 
     Raises:
         UsageProblem: /proc is wished for and cannot be read.

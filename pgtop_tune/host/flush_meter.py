@@ -155,7 +155,7 @@ def parse_overhead(output: str, *, tsc: bool = False) -> float | Unavailable:
 
     Args:
         output: The program's output.
-        tsc: Whether the server reads the counter (timing_clock_source).
+        tsc: True where the server reads the counter (timing_clock_source).
     """
     figures = [(match["source"], float(match["ns"])) for match in _OVERHEAD.finditer(output)]
     matching = [ns for source, ns in figures if (source == _OF_THE_PROCESSOR) == tsc]
@@ -191,7 +191,7 @@ class Flushes(Struct, frozen=True):
     Attributes:
         method: The wal_sync_method that was used.
         count: Writes with a sync behind each.
-        median_ms, p99_ms: Of one write and its sync.
+        median_ms, p99_ms: Durations of one write and its sync.
         rates: Flushes a second of each pass, one after the other.
     """
 
@@ -236,7 +236,7 @@ def measure_flushes(
     Args:
         directory: pg_wal.
         method: wal_sync_method of the server.
-        seconds: How long; at most 20,000 writes into 16 MB.
+        seconds: Duration; at most 20,000 writes into 16 MB.
         clock: Seconds, monotonic.
 
     Returns:
@@ -260,7 +260,7 @@ def unnamed_file(directory: Path, flags: int = 0) -> int | Unavailable:
     """Open a file without a name in a directory; the caller closes it.
 
     Args:
-        directory: Where.
+        directory: Directory of the file.
         flags: Besides O_RDWR and O_TMPFILE.
     """
     if not hasattr(os, "O_TMPFILE"):

@@ -62,7 +62,7 @@ def with_pools(
     """Return the default pool and every other pool that holds a page, by size; a pool that cannot be read is left out.
 
     Args:
-        default: What /proc/meminfo shows.
+        default: The pool of /proc/meminfo.
         sizes: Page sizes in bytes to look for.
         read: Content of a file by its path without the leading slash; raises OSError.
     """
@@ -345,7 +345,7 @@ def choose_disks(
         devices: All of /proc/diskstats.
         whole_disks: Names that are not partitions (/sys/block).
         stacked: Names of devices made of others (dm, md).
-        roles: What the server keeps on which device.
+        roles: Roles of the server's directories by device.
 
     Returns:
         Devices with a role first, then whole disks that have seen a request since boot; of the stacked ones only those

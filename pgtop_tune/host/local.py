@@ -203,7 +203,7 @@ class LocalHost:
     Args:
         clock: Seconds on the session's monotonic clock.
         root: Where /proc and /sys are found.
-        caps: What the operator says of disks.
+        caps: Limits of disks that the operator states.
     """
 
     sees_without_processes = False
@@ -271,7 +271,7 @@ class LocalHost:
 
         Args:
             data_directory: The server's; None or "" when it is unknown or elsewhere, which takes all roles away.
-            places: What it keeps elsewhere.
+            places: Directories outside the data directory.
         """
         directories = self._directories = server_directories(data_directory, places) if data_directory else {}
         namespace = self._namespace()
@@ -302,7 +302,7 @@ class LocalHost:
             thread_pids: Those whose threads are wanted one by one.
             resting: Those that have done nothing since the last look, as far as the server knows: what was seen of
                 them then is good for some looks more.
-            processes: Of processes, from a look that is good for this one too; None looks at them.
+            processes: An earlier reading of the processes that is still good; None reads them.
         """
         cpu = or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC)
         self._cpu = None if isinstance(cpu, Unavailable) else cpu

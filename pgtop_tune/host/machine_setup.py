@@ -81,7 +81,7 @@ def read_setup(
         at_s: The time it is read.
         devices: Roles by name in /proc/diskstats.
         directories: The server's, by role.
-        namespace: Of the server; None for ours.
+        namespace: The server's mounts; None for ours.
     """
     cpuinfo = text_of(root / "proc/cpuinfo")
     fields = _WORD.findall(cpuinfo)
@@ -304,7 +304,7 @@ class MachineFacts(Struct, frozen=True):
         ram_bytes: MemTotal.
         swap_bytes: SwapTotal.
         huge_page_bytes: The default size of huge pages.
-        numa_nodes: How many there are; 1 in a kernel without NUMA.
+        numa_nodes: Number of nodes; 1 in a kernel without NUMA.
     """
 
     ram_bytes: int | None

@@ -44,7 +44,7 @@ class Background(Generic[T]):
         """Return the newest result, None before the first; starts the next look when it is due.
 
         Args:
-            wait_s: How long a look that is under way may be waited for.
+            wait_s: Seconds to wait for a look that is under way.
         """
         busy = self._thread is not None and self._thread.is_alive()
         if not busy and (self._started_s is None or self._clock() - self._started_s >= self._every_s):
@@ -84,7 +84,7 @@ class FileSystems:
 
         Args:
             directories: Role → absolute path.
-            namespace: Of the server.
+            namespace: The server's mounts.
         """
         statvfs = self._statvfs or namespace.statvfs
         roles_by_mount = by_place((role, namespace.mount(directory)) for role, directory in directories.items())

@@ -59,9 +59,9 @@ class OpenFiles(Struct, frozen=True):
     """A process and its files.
 
     Attributes:
-        name: Of the program, at most 15 characters.
-        soft, hard: How many it may have open, and how many it may allow itself; None is no limit.
-        now: How many it has open.
+        name: Name of the program, at most 15 characters.
+        soft, hard: Limits on open files; None is no limit.
+        now: Number of open files.
     """
 
     pid: int

@@ -85,7 +85,7 @@ async def layout_of(
     Args:
         read: See `ReadMany`.
         diskstats: Content of the server's /proc/diskstats.
-        mounts: Of its /proc/self/mountinfo.
+        mounts: Mounts of its /proc/self/mountinfo.
         directories: Role → absolute path.
     """
     fields = [line.split(None, 3)[:3] for line in diskstats.split(b"\n") if len(line.split(None, 3)) > 3]
@@ -194,7 +194,7 @@ class SqlHost:
     Args:
         clock: Seconds on the session's monotonic clock.
         read_files: See `ReadFiles`.
-        caps: What the operator says of disks.
+        caps: Limits of disks that the operator states.
     """
 
     def __init__(self, clock: Callable[[], float], read_files: ReadFiles, caps: Sequence[DiskCap] = ()) -> None:
@@ -248,7 +248,7 @@ class SqlHost:
         Args:
             pids: The server's processes to look at, as it numbers them.
             io_pids: Those among them whose I/O and run-queue delay are wanted.
-            threads: Of pgbench, which runs here: passed on.
+            threads: Threads of pgbench, which runs here: passed on.
         """
         if self._facts is None:
             return NOT_YET

@@ -76,8 +76,8 @@ def parse_pid_stat(
     Args:
         stat: Content of /proc/PID/stat. The name in it may hold blanks, parentheses and line breaks.
         page_bytes: Size of a page, for the resident set.
-        io: What `parse_pid_io` made of /proc/PID/io; None when it was not read.
-        schedstat: What `parse_schedstat` made of /proc/PID/schedstat; None when it was not read.
+        io: Result of `parse_pid_io`; None when /proc/PID/io was not read.
+        schedstat: Result of `parse_schedstat`; None when /proc/PID/schedstat was not read.
 
     Raises:
         ValueError: The content is not what the kernel writes.
@@ -135,7 +135,7 @@ def parse_thread(pid: int, stat: bytes, schedstat: bytes) -> ThreadCounters:
     """Return the counters of one thread.
 
     Args:
-        pid: Of its process.
+        pid: Pid of its process.
         stat: Content of /proc/PID/task/TID/stat.
         schedstat: Content of …/schedstat; empty where the kernel has none.
 
@@ -237,7 +237,7 @@ def another_start(backend_pid: int, started_s: float, backend_start_ms: int | No
 
     Args:
         backend_pid: See `local_postmaster`.
-        started_s: When the process started, seconds since the epoch.
+        started_s: Start of the process, seconds since the epoch.
         backend_start_ms: See `local_postmaster`.
     """
     if backend_start_ms is None:

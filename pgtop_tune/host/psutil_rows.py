@@ -25,8 +25,8 @@ class PsutilField(Struct, frozen=True):
     """A field of a frame.
 
     Attributes:
-        field: Of the struct.
-        key: Of psutil's tuple.
+        field: Field of the struct.
+        key: Field of psutil's tuple.
         metrics: Ids of the figures that are unknown without it.
     """
 
@@ -153,7 +153,7 @@ def fields_of(rows: Sequence[PsutilField], answer: Any, platform: str) -> dict[s
 
     Args:
         rows: One of the tables above.
-        answer: What psutil returned.
+        answer: The tuple that psutil returned.
         platform: See `system`.
     """
     values: dict[str, Any] = answer._asdict()
@@ -172,7 +172,7 @@ def untold(rows: Sequence[PsutilField], answer: Any, platform: str, call: str) -
 
     Args:
         rows: One of the tables above.
-        answer: What psutil returned; None where it has no such call.
+        answer: The tuple that psutil returned; None where it has no such call.
         platform: See `system`.
         call: The call, for the reason: "cpu_times".
     """

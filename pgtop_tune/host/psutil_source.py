@@ -102,7 +102,7 @@ class PsutilProcesses:
         """Return the pids of programs called pgbench, of any user, ascending; the first eight.
 
         Args:
-            besides: Of no use here: psutil knows the names of all processes.
+            besides: Ignored: psutil knows the names of all processes.
         """
         try:
             pids = [process.pid for process in self._psutil.process_iter(["name"]) if process.info["name"] == PGBENCH]
@@ -206,7 +206,7 @@ class PsutilHost(PsutilProcesses):
 
     Args:
         clock: Seconds on the session's monotonic clock.
-        caps: What the operator says of disks.
+        caps: Limits of disks that the operator states.
         psutil: The module; None imports it.
         platform: As sys.platform.
     """

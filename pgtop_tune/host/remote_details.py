@@ -49,10 +49,10 @@ async def remote_details(
     """Return the settings of the server's machine and its postmaster.
 
     Args:
-        read_files: Asks the server for files.
+        read_files: Reads files of the server's machine.
         disks: Names of those under the server's directories; whether they are made of others.
         directories: Role → absolute path on the server's machine.
-        numa_nodes: How many there are.
+        numa_nodes: Number of NUMA nodes.
 
     Returns:
         Unavailable in the server's words when it does not hand out its files.
@@ -98,8 +98,8 @@ def _placed(
 
     Args:
         directories: Role → absolute path.
-        mounts: Of the server's process.
-        open_files: What the kernel says of the backend's open files.
+        mounts: Mounts of the server's process.
+        open_files: Contents of the backend's /proc/PID/fdinfo.
     """
     placed = {role: mount_of(directory, mounts) for role, directory in directories.items()}
     by_id = {mount.id: mount for mount in mounts if mount.kind not in _OF_KERNEL}

@@ -50,7 +50,7 @@ class FrameBlock(Struct, frozen=True):
     """A key frame and the frames up to the next one.
 
     Attributes:
-        offset, end: Where it stands in the file.
+        offset, end: Position in the file.
         first: Number of its first frame.
         elapsed_s: Moment of its first frame; in a packed recording to the tenth of a millisecond below.
     """
@@ -67,7 +67,7 @@ class Blocks(Protocol):
     Attributes:
         header: Its first line.
         blocks: In the order of the frames.
-        problem: What is wrong with its end; "" when nothing is.
+        problem: Damage at its end; "" without any.
     """
 
     header: bytes
@@ -164,9 +164,9 @@ class PlainBlocks:
 
     Args:
         file: Open; closed by `close`.
-        problem: What is known to be wrong with it.
-        known: Key frames from the first on, see `index`.
-        packing: How the file was packed that this one was unpacked from.
+        problem: Known damage.
+        known_keys: Places of key frames from the first on, of an index.
+        packing: Packing of the file that this one was unpacked from.
     """
 
     def __init__(
@@ -356,7 +356,7 @@ class SpoolFile:
         packed: The file they are unpacked from; None where they are not.
 
     Attributes:
-        file: What was written so far, without a name.
+        file: The bytes written so far; it has no name.
     """
 
     def __init__(self, packed: IO[bytes] | None = None) -> None:

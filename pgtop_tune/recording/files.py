@@ -154,8 +154,8 @@ class RotatedFiles:
     """A file after the other: run.jsonl.gz becomes run-20261122T124007Z.jsonl.gz, the moment in UTC.
 
     Args:
-        path: What the names are made of. Its directory must be there.
-        rotation: When, and what is kept.
+        path: Pattern of the names. Its directory must exist.
+        rotation: When a new file begins, and which are kept.
 
     Raises:
         RecordingProblem: Another process records into files of this name, or its lock cannot be made.

@@ -51,7 +51,7 @@ class Header(Struct, frozen=True):
         created_ms: Wall clock when the recording began, milliseconds since the epoch.
         timezone: UTC offset of the machine that recorded, "+02:00", for reading times as its operator knew them.
         interval_s: Interval the session was set to when it began.
-        target: Whom it watches, "bench@/run/postgresql:5432/bench"; no password in it.
+        target: The server, "bench@/run/postgresql:5432/bench"; no password in it.
     """
 
     format: str
@@ -162,8 +162,8 @@ class Seal(Struct, frozen=True):
     Attributes:
         line: The line without it, as earlier versions wrote it.
         crc: Its checksum; None where it has none.
-        after: That of the line before; only of key frames.
-        is_sound: Whether the checksum is that of the line.
+        after: Checksum of the line before; only of key frames.
+        is_sound: True when the checksum is that of the line.
     """
 
     line: bytes

@@ -53,8 +53,8 @@ class MinuteLook(Struct, frozen=True):
     """A frame to be examined.
 
     Attributes:
-        frame: Of a minute with what was told in the minute before it; sections nobody asked for are not recorded.
-        folded: How many frames that were not read as a whole came before it.
+        frame: A frame with the facts recorded once in the minute before it; other sections than requested are absent.
+        folded: Number of frames before it that were not read as a whole.
     """
 
     frame: Frame
@@ -86,7 +86,7 @@ def looks(
     frame by frame.
 
     Args:
-        sections: What key frames are read with.
+        sections: Sections that key frames are read with.
         longest: Frames of a run, or of a recording without one, up to which all are read.
         blocks: Key frames to begin and to end at; None for all.
     """

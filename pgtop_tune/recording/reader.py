@@ -48,12 +48,12 @@ class RecordingReader:
 
     Args:
         path: Plain or packed, complete or torn.
-        growing: Whether more may be written; None looks when it was written to last.
-        name: What messages call it; "" for the path.
+        growing: Tells whether more may be written; None takes the time of the last write.
+        name: Name in messages; "" for the path.
 
     Attributes:
         header: Its first line.
-        problems: What could not be read, one sentence each; grows while frames are read.
+        problems: Unreadable parts, one sentence each; grows while frames are read.
         frame_count: Lines with frames.
 
     Raises:
@@ -316,7 +316,7 @@ def frame_of(line: bytes, before: Frame | None) -> Frame:
     """Return the frame of a line.
 
     Args:
-        before: That of the line before it; only a key frame can do without.
+        before: Frame of the line before it; only a key frame needs none.
 
     Raises:
         RecordingProblem: It cannot be read.

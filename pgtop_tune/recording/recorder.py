@@ -105,9 +105,9 @@ class _Gap(Struct):
         problem: Why.
         first: The first of them.
         newest: The last of them.
-        frames: How many.
+        frames: Number of them.
         wait_s: From one try to the next.
-        again_s: When it is tried again, on the session's clock.
+        again_s: Moment of the next try, on the session's clock.
     """
 
     problem: str
@@ -125,18 +125,18 @@ class Recorder:
     more seldom, and goes on where it can, with an event that tells what is missing.
 
     Args:
-        target: Whom the session watches, for header and file name; no password in it.
+        target: The server, for header and file name; no password in it.
         interval_s: Interval for the header.
-        query_text: Whether texts of statements are recorded; see `texts`.
+        query_text: True records the texts of statements; see `without_texts`.
         rotation: When a new file is begun, and which ones are kept; None for one file that grows.
 
     Attributes:
         last_path: The last file that was begun.
-        files_begun: How many there were in this session.
+        files_begun: Number of files in this session.
         files_removed: Older files that were not to be kept.
         frames_written: Frames in all of them.
         frames_missing: Frames that came while they could not be written.
-        server_seen: Whether a server stood in any frame that came, recorded or not.
+        server_seen: True once a frame had a server, recorded or not.
     """
 
     def __init__(

@@ -36,8 +36,8 @@ class ReplaySource:
     Args:
         frames: An open recording, or the last hour; closed with the source.
         speed: Multiple of the recorded pace.
-        shown: What a session shows already: the source begins there, paused, and hands over only what comes after.
-            What leads up to a moment is then known to the session, but for the whole frames it keeps.
+        shown_frames: Frames that a session shows already: the source begins there, paused, and yields only later ones.
+            The session knows the frames before a moment then, but for the whole frames it keeps.
     """
 
     def __init__(self, frames: Frames, speed: float = 1.0, shown_frames: Sequence[Frame] = ()) -> None:
@@ -216,7 +216,7 @@ class ReplaySource:
         if not self._has_past(last):
             return None
         first = self._begin_of_past(last)
-        # Without context, a session keeps all of these frames, so the older ones are thinned as they come: they are large.
+        # Without context, a session keeps all of these frames: the older ones, which are large, are thinned as they come.
         past: FrameWindow | list[Frame] = FrameWindow() if self._context_s is None else []
         held_frames: deque[tuple[int, Frame]] = deque()
         for index, frame in self._frames.frames(first):

@@ -65,7 +65,7 @@ class Spool:
         """Wait for the first frame, and return the open recording.
 
         Raises:
-            RecordingProblem: What comes is no recording.
+            RecordingProblem: The bytes are no recording.
         """
         while True:
             ended = not self.growing

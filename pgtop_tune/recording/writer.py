@@ -106,9 +106,9 @@ class RecordingWriter:
         header: Its first line.
 
     Attributes:
-        is_stream: Whether it is no file of ours.
+        is_stream: True when it is no file of ours.
         frames: Frames written.
-        size_bytes: Of the file, as far as its lines are whole.
+        size_bytes: Size of the file, as far as its lines are whole.
 
     Raises:
         RecordingProblem: The file exists or cannot be made.

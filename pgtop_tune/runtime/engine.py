@@ -31,8 +31,8 @@ class Engine:
     """The loop that runs a source and feeds sinks until the source ends or `stop` is called.
 
     Args:
-        source: Where the frames come from. Closed when the engine ends.
-        sinks: Who gets them. Closed when the engine ends.
+        source: Source of the frames. Closed when the engine ends.
+        sinks: Receivers of the steps. Closed when the engine ends.
     """
 
     def __init__(self, source: FrameSource, sinks: Iterable[FrameSink] = ()) -> None:
@@ -50,8 +50,8 @@ class Engine:
         """Add a sink; before `start` or `run`. After `prepare` it still gets every step.
 
         Args:
-            sink: Who gets the steps.
-            first: Before those that are there: somebody waits for it.
+            sink: Receiver of the steps.
+            first: Puts it before the sinks that are there: an operator waits for it.
         """
         self._sinks.insert(0 if first else len(self._sinks), sink)
 

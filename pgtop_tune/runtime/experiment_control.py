@@ -39,10 +39,10 @@ class ExperimentPreview(Struct, frozen=True):
     """Changes and noise of an experiment before it starts.
 
     Attributes:
-        values: Of each parameter asked about that would change.
+        values: Values of each requested parameter that would change.
         pair_sd: Standard deviation of the logarithm of a pair's ratio on this machine and load; None where unknown.
         seen_after_s: (difference, seconds until it is seen) over that noise, smallest difference first.
-        score: How earlier predictions on this server did, in words; "" without any.
+        score: Quality of earlier predictions on this server, in words; "" without any.
     """
 
     values: tuple[ArmValues, ...]
@@ -71,12 +71,12 @@ class ExperimentState(Struct, frozen=True):
     """State of the newest experiment.
 
     Attributes:
-        number: Of the experiment in this session, from 1; 0 before the first.
+        number: Number of the experiment in this session, from 1; 0 before the first.
         kind: "A/B", "tuning" or "plan"; older programs have "twin".
-        where: Which other program runs it: "detached", "process 4711"; "" for this one.
-        under_way: Whether it goes on, or puts values back.
+        where: The other program that runs it: "detached", "process 4711"; "" for this one.
+        under_way: True while it goes on or reverts values.
         arm: "A" or "B"; "" between blocks.
-        arm_since_ms: When the arm of the last block was put into force, milliseconds since the epoch; 0 before.
+        arm_since_ms: Begin of the arm of the last block, milliseconds since the epoch; 0 before.
         pair: From 1; 0 before the first. Of a plan: cells that are done.
         of: Cells of a plan; 0 for pairs, whose number nobody knows.
         figure: The figure that decides, as "TPS".
@@ -85,7 +85,7 @@ class ExperimentState(Struct, frozen=True):
         ending: In a word or two; "" while it goes on.
         better: B is better, and is no trade: it may be kept.
         details: The result so far with all figures, as text.
-        problem: What could not be put back; "" where everything was.
+        problem: Values that could not be reverted; "" where all were.
     """
 
     number: int = 0

@@ -141,7 +141,7 @@ class History:
     """Values of some metrics over the session's time.
 
     Args:
-        metrics: Which ones are kept.
+        metrics: Metrics whose values are kept.
     """
 
     def __init__(self, metrics: Sequence[Charted]) -> None:
@@ -240,13 +240,13 @@ class LatencyPoint(Struct, frozen=True):
         at_s: The end of that second on the session's clock.
         logged: Transactions in it.
         max_ms: The slowest of them.
-        rough_p99_ms: Of them, however few there are: for the scale of a chart, not to be shown.
+        rough_p99_ms: Their p99, however few they are: for the scale of a chart, not to be shown.
         quantiles_ms: `metrics.latency.PER_SECOND` of `span_s` seconds up to this one; None where they, too, have too
             few transactions.
         span_s: So many seconds a p99 needs, ten at most.
         span_mean_ms, span_max_ms: Mean and slowest of the same seconds.
         span_counted_below_ms: Below it some of them were only counted, see `model.bench.estimate_mark`.
-        known_s: When the frame was made that brought it.
+        known_s: Moment of the frame that brought it.
     """
 
     at_s: float
@@ -283,7 +283,7 @@ class LatencyHistory:
             latencies: As in `BenchSample.latencies`.
             wall_minus_elapsed_s: Offset between the wall clock and the session's clock when the frame was made.
             known_s: The frame's moment.
-            run: Of pgbench: seconds of another one do not mix with them.
+            run: Number of the pgbench run: seconds of another one do not mix with them.
         """
         if run != self._run:
             self._run = run

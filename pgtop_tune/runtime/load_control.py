@@ -20,7 +20,7 @@ class DatasetFound(Struct, frozen=True):
 
     Attributes:
         name: pgbench or bus.
-        found: What is there, in a few words: "scale 100"; "" when nothing is. May hold foreign text.
+        found: The present data set in a few words: "scale 100"; "" without one. May hold foreign text.
         problem: Why it cannot be used; "" when it can.
     """
 
@@ -45,12 +45,12 @@ class MakingPreview(Struct, frozen=True):
     """Consequences of making a data set.
 
     Attributes:
-        title: What would be made: "scale 5".
-        needed_bytes: Of disk, an estimate.
-        available_bytes: None when it cannot be said; `why` says why.
-        dropped: What is there and would go; "" when nothing is lost.
-        note: What else is to be known: that it goes on with what is there, or is there already.
-        database: Where.
+        title: The data set to be made: "scale 5".
+        needed_bytes: Needed disk space, an estimate.
+        available_bytes: None when it is not known, for the reason `why`.
+        dropped: Present data that would be dropped; "" when nothing is lost.
+        note: A further remark: that an unfinished data set is continued, or exists already.
+        database: Name of the database.
     """
 
     title: str
@@ -67,7 +67,7 @@ class MakingProgress(Struct, frozen=True):
 
     Attributes:
         step: In pgbench's words, or ours.
-        done, total: Of `unit`; 0 where nothing is counted.
+        done, total: Amounts of `unit`; 0 where nothing is counted.
         estimated: `done` is read off the size of the database.
         per_s, remaining_s: None before they can be said.
     """
@@ -97,12 +97,12 @@ class LoadSeries(Struct, frozen=True):
     """Runs that were started together: one, or the steps of a load.
 
     Attributes:
-        number: Of the series in this session, from 1.
+        number: Number of the series in this session, from 1.
         axis: "clients" or "rate"; "" for a single run.
         asked: Runs there will be.
         results: Records so far, in order.
-        points, knee: Of the steps so far.
-        over: Whether no more will come.
+        points, knee: Results of the steps so far.
+        over: True when no more will come.
     """
 
     number: int
@@ -119,10 +119,10 @@ class LoadState(Struct, frozen=True):
 
     Attributes:
         doing: "run", "steps" or "making"; "" when nothing is under way.
-        title: What is under way: "step 2 of 7: 4 clients".
-        detail: What is going on within it: "housekeeping: vacuum".
+        title: The current step: "step 2 of 7: 4 clients".
+        detail: The current part of the step: "housekeeping: vacuum".
         problem: Why the last one ended before its time, one sentence; "" otherwise. May hold foreign text.
-        making: How far a data set is.
+        making: Progress of a data set.
         made: The last data set that was made.
         series: The last runs, also while they last.
     """
@@ -175,7 +175,7 @@ class LoadControl(Protocol):
         """Begin a series of runs, one after the other.
 
         Args:
-            spec: What they have in common.
+            spec: Settings common to all runs.
             steps: clients=1,2,4 or rate=100,200.
             tidy: Housekeeping before each, and waiting for quiet.
 

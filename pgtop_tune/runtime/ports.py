@@ -196,7 +196,7 @@ class BackendControl(Protocol):
         else by the operator's role where that is an ordinary one; else only once the risk is agreed to.
 
         Args:
-            backend: Which session.
+            backend: The session.
             shown_query: Its statement as the operator saw it, perhaps only the beginning.
             agreed: The risk that the operator has agreed to; None before the question.
 

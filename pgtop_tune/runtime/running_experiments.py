@@ -86,10 +86,10 @@ class RunningExperiment(Struct, frozen=True, kw_only=True):
         program: As typed: "ab", "tune", "experiment run"; "screen" for one of a screen.
         detached: Name of the detached run; "" where a terminal holds it.
         key: The process.
-        server: Where it runs.
+        server: The server that it runs on.
         parameters: Names that it switches on this server.
-        began_ms: When it was announced, milliseconds since the epoch: a screen makes one after the other.
-        written_ms: When `state` was, milliseconds since the epoch.
+        began_ms: Time of the announcement, milliseconds since the epoch: a screen makes one after the other.
+        written_ms: Time of `state`, milliseconds since the epoch.
     """
 
     program: str
@@ -170,7 +170,7 @@ class Announcement:
         program: See `RunningExperiment`.
         parameters: See `RunningExperiment`.
         state: The newest. Thread-safe.
-        server: Where it runs; None takes it from frames.
+        server: The server that it runs on; None takes it from frames.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class Session:
 
     Args:
         charted: Metrics whose series are kept.
-        whole: The session that goes on while this one looks at its past; None for one that stands by itself. After a
+        live_session: The session that goes on while this one shows its past; None without one. After a
             restart the series and events that lead up to the new frames are taken from there.
 
     Attributes:
@@ -45,7 +45,7 @@ class Session:
         events: Newest last, bounded.
         watch: Called with each interval on the way to the newest frame, of a step with many frames with the last
             `STEADY_FRAMES`; and whether it is the first after a restart.
-        incomplete: Whether the frames that lead up to the moment are still to come.
+        incomplete: True while the frames before the moment are still to come.
     """
 
     def __init__(self, charted: Sequence[Charted] = (), live_session: Session | None = None) -> None:
@@ -181,8 +181,8 @@ class NewestLatency(Struct, frozen=True):
 
     Attributes:
         second: None before the first is complete, and without a load of ours.
-        age_s: How long ago it ended. pgbench buffers its log: some seconds are usual, more with few transactions.
-        stalled_s: How long no transaction has ended where that is a stall, else None: the second tells nothing of now.
+        age_s: Seconds since its end. pgbench buffers its log: some seconds are usual, more with few transactions.
+        stalled_s: Seconds without an ended transaction in a stall, else None: then the second says nothing of now.
     """
 
     second: LatencyPoint | None

@@ -39,7 +39,7 @@ class Marks(Struct, frozen=True):
 
     Attributes:
         windows: Complete ones, at most two, in the order in which they were marked.
-        begun_s: Where the next one begins; None when no begin is set.
+        begun_s: Begin of the next one; None when no begin is set.
     """
 
     windows: tuple[Window, ...] = ()
@@ -107,7 +107,7 @@ class Timeline(Struct, frozen=True):
         shown_s: Elapsed seconds of the moment on screen.
         length_s: Elapsed seconds of the end.
         started_ms: Wall clock at elapsed 0, milliseconds since the epoch.
-        zone: Of the times of day; None is the local one.
+        zone: Time zone of the times of day; None is the local one.
     """
 
     shown_s: float

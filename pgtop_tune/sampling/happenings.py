@@ -217,7 +217,7 @@ def parameter_events(
     Args:
         before: The look before.
         now: The newest look.
-        at_ms: When it was noticed.
+        at_ms: Time of the newest look.
         left_out: Names of parameters that make no tick.
     """
     ticks = [

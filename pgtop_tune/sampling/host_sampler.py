@@ -71,8 +71,8 @@ class HostSampler:
         backend: Gives pid and start (epoch ms) of the backend that serves our connection.
         server: For directories, and for the files of a server that is not here.
         clock: Seconds on the session's monotonic clock.
-        caps: What the operator says of disks.
-        wished: What the operator says of the source. A server that is surely here is not asked for its /proc when that
+        caps: Limits of disks that the operator states.
+        wished: The operator's choice of the source. A server that is surely here is not asked for its /proc when that
             is psutil, nor where the server does not hand it out.
     """
 
@@ -181,7 +181,7 @@ class HostSampler:
         Args:
             postgres: The server of the same tick, for the pids of its processes.
             pgbench: Pids of pgbench, which runs here wherever the server does.
-            patience_s: How long a look over SQL is waited for.
+            patience_s: Seconds to wait for a look over SQL.
         """
         if self._absent is not None:
             return self._absent

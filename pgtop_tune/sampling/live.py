@@ -40,9 +40,9 @@ def skipped_ticks(due: float, now: float, began: float, interval_s: float) -> in
     one.
 
     Args:
-        due: When the next one is.
-        now: The last one is over.
-        began: When that was begun, however late.
+        due: Moment of the next one.
+        now: End of the last one.
+        began: Begin of the last one, however late.
         interval_s: From tick to tick.
     """
     soonest = max(now, began + _LEAST * interval_s)
@@ -68,7 +68,7 @@ class LiveSource:
         footprint: Our own cost now.
         interval_s: Seconds from tick to tick.
         poolers: Their admin consoles; None where the operator named none.
-        ceilings: What servers were measured to do at most; None looks into the state directory.
+        ceilings: Measured limits; None reads them from the state directory.
     """
 
     def __init__(

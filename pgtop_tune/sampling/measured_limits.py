@@ -61,7 +61,7 @@ class MeasuredLimits:
 
     Args:
         clock: The session's.
-        given: What the operator gave; the state directory is not looked at then.
+        from_operator: Limits that the operator gave, in place of those in the state directory.
     """
 
     def __init__(self, clock: Callable[[], float], from_operator: Measured | None = None) -> None:

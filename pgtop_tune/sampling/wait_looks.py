@@ -227,9 +227,9 @@ def next_waits(
     """Return when waits are sampled again, by the clock of the two moments.
 
     Args:
-        due: When the look before was due; one that is late is skipped, not made up for.
-        now: When it was over.
-        cost_s: How long it took. Where we ourselves were stopped in the middle of it, that was no cost of the server.
+        due: Moment at which the last look was due; one that is late is skipped, not made up for.
+        now: End of the last look.
+        cost_s: Duration of the last look. A stop of this program in the middle of it is no cost of the server.
         every_s: Time from look to look.
         cost: One part in so many of the time is for looks.
     """
@@ -252,7 +252,7 @@ class WaitLooks:
 
     Attributes:
         sessions: Sessions of the server, as far as known: a crowd is looked at less often.
-        answered_s: When the last look was answered.
+        answered_s: Moment of the last answer.
     """
 
     def __init__(self, reader: WaitsReader, clock: Callable[[], float], call: Callable[[], None]) -> None:

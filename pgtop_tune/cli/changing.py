@@ -46,7 +46,7 @@ from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS, server_directories
-from pgtop_tune.host.locality import local_postmaster, working_directory
+from pgtop_tune.host.process_files import local_postmaster, working_directory
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import ValueRisk
 from pgtop_tune.model.absence import Unavailable

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
     """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
     from pgtop_tune.host.block_devices import ROOT
-    from pgtop_tune.host.locality import local_postmaster
+    from pgtop_tune.host.process_files import local_postmaster
     from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
     from pgtop_tune.process.mount_namespace import namespace_of
 

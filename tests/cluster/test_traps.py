@@ -18,7 +18,7 @@ from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.service import StartLog
 from pgtop_tune.host.sysctl_files import content
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.recording.index import index_path, known_places
+from pgtop_tune.recording.blocks import index_path, known_places
 from pgtop_tune.recording.writer import is_locked
 
 SECRET = "4711 of another user's file"

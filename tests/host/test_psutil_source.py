@@ -203,10 +203,10 @@ def test_what_psutil_has_not_stands_with_its_reason() -> None:
     sample = PsutilHost(time.monotonic).sample([os.getpid()])
     sections = (sample.pressure, sample.numa, sample.frequency, sample.cgroup, sample.setup)
     assert all(isinstance(each, Unavailable) and each.reason is Reason.NOT_SUPPORTED for each in sections)
-    assert all("psutil does not tell" in str(each) for each in sections)
+    assert all("psutil does not report" in str(each) for each in sections)
     frame = Frame(0, 0, 0.0, host=sample)
-    assert str(untold(frame, "host.disk.queue")) == "psutil does not tell requests under way"
-    assert str(untold(frame, "host.huge_pages.total")) == "psutil does not tell huge pages"
+    assert str(untold(frame, "host.disk.queue")) == "psutil does not report requests under way"
+    assert str(untold(frame, "host.huge_pages.total")) == "psutil does not report huge pages"
     assert untold(frame, "host.disk.write_await") is None
     known = {row.id for row in (*SINGLE, *FAMILIES, details.HUGE_SURPLUS, *details.GROUP_METRICS, *waits.CLASSES)}
     assert {each.metric for each in sample.facts.untold} <= known, "ids of the catalogue, or nobody finds the reason"
@@ -401,7 +401,7 @@ def test_metrics_of_a_mac_are_numbers_or_nothing() -> None:
     ],
 )
 def test_partitions_are_told_by_their_names(names: list[str], whole: set[str]) -> None:
-    assert whole_disks(names).whole == whole
+    assert whole_disks(names).whole_disks == whole
     assert whole_disks(names).stacked == {name for name in names if name.startswith(("dm-", "md"))}
 
 

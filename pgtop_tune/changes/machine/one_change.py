@@ -26,8 +26,8 @@ from pgtop_tune.changes.model.change import ChangeState, HostChange
 from pgtop_tune.changes.model.pending_set import NO_DEADLINE
 from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS
+from pgtop_tune.host.kernel_sections import HugePagePools, parse_meminfo, pool_paths
 from pgtop_tune.host.kernel_text import read_once
-from pgtop_tune.host.memory_files import HugePagePools, parse_meminfo, pool_paths
 from pgtop_tune.host.sysctl_files import PATH
 from pgtop_tune.host.system_settings import (
     ALONG,

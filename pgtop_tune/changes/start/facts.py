@@ -24,8 +24,8 @@ from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start, missing
 from pgtop_tune.cluster.service import run
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
+from pgtop_tune.host.kernel_sections import parse_meminfo, with_pools
 from pgtop_tune.host.kernel_text import read_once
-from pgtop_tune.host.memory_files import parse_meminfo, with_pools
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.instance import ServerPlace

@@ -17,7 +17,7 @@ from pgtop_tune.changes.model.change import ScopeKind
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.managing import here, managed
 from pgtop_tune.cluster.postmaster import Postmaster, look
-from pgtop_tune.host.locality import local_postmaster
+from pgtop_tune.host.process_files import local_postmaster
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.log_language import LogLanguage, catalogue_paths, is_english, read_catalogue

@@ -24,15 +24,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from pgtop_tune.base.errors import JournalProblem
 from pgtop_tune.base.paths import NotOurs, check_own, check_own_directory, journal_dir, private, read_own
 from pgtop_tune.base.refusals import closed_at, refusal
-from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange, Scope, ScopeKind
+from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange
 from pgtop_tune.changes.model.pending_set import SetOwner
 from pgtop_tune.model.instance import Instance, ServerPlace
-from pgtop_tune.process.process_key import ProcessKey
 
 PATIENCE_S: Final = 10.0
 """A set is made or taken back within seconds."""
@@ -41,22 +40,6 @@ _SUFFIX: Final = ".jsonl"
 _RETIRED: Final = ".retired"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _IN_FORCE: Final = frozenset({ChangeState.INTENDED, ChangeState.APPLIED})
-_FIELDS: Final = frozenset(ParameterChange.__struct_fields__)
-_HOST_FIELDS: Final = frozenset(HostChange.__struct_fields__)
-_PLACE_FIELDS: Final = frozenset(ServerPlace.__struct_fields__)
-_OWNER_FIELDS: Final = frozenset(SetOwner.__struct_fields__)
-_INSTANCE_FIELDS: Final = frozenset(Instance.__struct_fields__)
-_KINDS: Final = {
-    ParameterChange: "change",
-    HostChange: "host_change",
-    ServerPlace: "place",
-    Instance: "instance",
-    SetOwner: "set_owner",
-}
-
-
-Entry = ParameterChange | HostChange | ServerPlace | Instance | SetOwner
-"""What a line of a journal holds, besides its first."""
 
 
 class ServerName(Struct, frozen=True):
@@ -69,6 +52,19 @@ class ServerName(Struct, frozen=True):
 
     key: str
     description: str
+
+
+Entry = ServerName | ParameterChange | HostChange | ServerPlace | Instance | SetOwner
+"""The content of a line; a journal begins with the name of its server."""
+_KINDS: Final[Mapping[str, type[Entry]]] = {
+    "server": ServerName,
+    "host_change": HostChange,
+    "place": ServerPlace,
+    "set_owner": SetOwner,
+    "instance": Instance,
+    "change": ParameterChange,
+}
+_KEYS: Final = {kind: key for key, kind in _KINDS.items()}
 
 
 class JournalText(Struct, frozen=True):
@@ -200,27 +196,25 @@ class HeldSet(Struct, frozen=True):
 
     Attributes:
         copy: See `lines_of`.
-        path: The journal.
+        path: The journal; None where no journal has the set.
         file: Device, inode and size of the journal when the set was written: it is append-only.
     """
 
     copy: bytes
-    path: Path
-    file: tuple[int, int, int]
+    path: Path | None = None
+    file: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def stands(self) -> bool:
         """Whether the same file is there, can be read, and is no shorter: then it has the set."""
-        now, (device, inode, size) = _file(self.path), self.file
+        if self.path is None:
+            return False
+        now, (device, inode, size) = file_mark(self.path), self.file
         return now[:2] == (device, inode) and now[2] >= size > 0 and os.access(self.path, os.R_OK, effective_ids=True)
 
 
-def held_set(path: Path, copy: bytes) -> HeldSet:
-    """Return a set that has just been written to a journal."""
-    return HeldSet(copy, path, _file(path))
-
-
-def _file(path: Path) -> tuple[int, int, int]:
+def file_mark(path: Path) -> tuple[int, int, int]:
+    """Return device, inode and size of a file; zeros where it cannot be looked at."""
     try:
         status = os.stat(path)
     except OSError:
@@ -378,7 +372,7 @@ class Journal:
             time.sleep(_POLL_S)
         _pay(self.path, self._write)
         if not self._bytes() and not reverting:
-            self._write(_line({"server": to_builtins(server)}))
+            self._write(_line_of(server))
             directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(directory)
@@ -439,7 +433,7 @@ class JournalCopy(Journal):
 
 def lines_of(server: ServerName, *entries: Entry) -> bytes:
     """Return the lines of a journal that holds these entries."""
-    return _line({"server": to_builtins(server)}) + b"".join(map(_line_of, entries))
+    return _line_of(server) + b"".join(map(_line_of, entries))
 
 
 # Lines that a disk has refused while something was reverted. They count in this process, and are written later.
@@ -552,11 +546,7 @@ def _cut(descriptor: int, size: int) -> None:
 
 
 def _line_of(entry: Entry) -> bytes:
-    return _line({_KINDS[type(entry)]: to_builtins(entry)})
-
-
-def _line(body: dict[str, object]) -> bytes:
-    text = _canonical(body)
+    text = _canonical({_KEYS[type(entry)]: to_builtins(entry)})
     return f'{{"crc32":"{zlib.crc32(text.encode()):08x}","body":{text}}}\n'.encode()
 
 
@@ -608,59 +598,16 @@ def _bodies(data: bytes) -> Iterator[tuple[int, Any]]:
             continue
         try:
             outer = json.loads(line)
-            text = _canonical(outer["body"])
-            yield number, outer["body"] if outer["crc32"] == f"{zlib.crc32(text.encode()):08x}" else None
+            body = outer["body"]
+            yield number, body if outer["crc32"] == f"{zlib.crc32(_canonical(body).encode()):08x}" else None
         except (ValueError, KeyError, TypeError, RecursionError):
             yield number, None
 
 
-def _entry(body: Any) -> ServerName | ParameterChange | HostChange | ServerPlace | SetOwner | Instance | None:
+def _entry(body: Any) -> Entry | None:
+    """Return the content of a line as this version or an older one wrote it, without what only a newer one knows."""
     try:
-        if "server" in body:
-            return ServerName(**body["server"])
-        if "host_change" in body:
-            return _host_change(body["host_change"])
-        if "place" in body:
-            return _place(body["place"])
-        if "set_owner" in body:
-            return _owner(body["set_owner"])
-        if "instance" in body:
-            return Instance(**{name: value for name, value in body["instance"].items() if name in _INSTANCE_FIELDS})
-        return _change(body["change"])
-    except (AttributeError, KeyError, TypeError, ValueError):
+        key, value = next((key, body[key]) for key in _KINDS if key in body)
+        return convert(value, _KINDS[key])
+    except (StopIteration, TypeError, ValidationError):
         return None
-
-
-def _change(body: dict[str, Any]) -> ParameterChange:
-    """A change as written by this version or an older one; what only a newer one knows is passed over."""
-    known = {name: value for name, value in body.items() if name in _FIELDS}
-    scope = known.get("scope")
-    return ParameterChange(
-        **{
-            **known,
-            "state": ChangeState(known["state"]),
-            "scope": SYSTEM if scope is None else Scope(**{**scope, "kind": ScopeKind(scope["kind"])}),
-            "followed_by": tuple(known.get("followed_by", ())),
-        }
-    )
-
-
-def _host_change(body: dict[str, Any]) -> HostChange:
-    known = {name: value for name, value in body.items() if name in _HOST_FIELDS}
-    also = tuple((str(path), str(value)) for path, value in known.get("also_before", ()))
-    return HostChange(**{**known, "state": ChangeState(known["state"]), "also_before": also})
-
-
-def _place(body: dict[str, Any]) -> ServerPlace:
-    known = {name: value for name, value in body.items() if name in _PLACE_FIELDS}
-    listed = {name: tuple(known.get(name, ())) for name in ("restart", "start", "arguments", "earlier", "catalogues")}
-    pairs = tuple((str(name), str(value)) for name, value in known.get("environment", ()))
-    return ServerPlace(**{**known, **listed, "environment": pairs})
-
-
-def _owner(body: dict[str, Any]) -> SetOwner:
-    known = {name: value for name, value in body.items() if name in _OWNER_FIELDS}
-    processes = {
-        name: None if known.get(name) is None else ProcessKey(**known[name]) for name in ("program", "watchdog")
-    }
-    return SetOwner(**{**known, **processes, "trip_wires": tuple(map(str, known.get("trip_wires", ())))})

@@ -14,8 +14,8 @@ from pgtop_tune.changes.model.change import SYSTEM, HostChange, ParameterChange,
 
 if TYPE_CHECKING:
     from pgtop_tune.base.errors import JournalProblem
-    from pgtop_tune.changes.model.change import HostChange, Proof, Terms, WantedParameter, WantedSetting
-    from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan
+    from pgtop_tune.changes.model.change import Proof, Terms, WantedParameter, WantedSetting
+    from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan
     from pgtop_tune.host.block_devices import Disk
     from pgtop_tune.host.machine_setup import MachineFacts
     from pgtop_tune.model.absence import Unavailable
@@ -29,14 +29,6 @@ def silent(words: str) -> None:
 
 class RestartControl(Protocol):
     """One restart for all that waits for it. Called from the engine's thread, as `ChangeControl`."""
-
-    async def pending(self) -> tuple[PendingParameter, ...]:
-        """What is written and waits for a restart, also what others have written.
-
-        Raises:
-            ConnectionProblem: The server is not there.
-        """
-        ...
 
     async def plan(self, wanted: Sequence[WantedParameter] = ()) -> RestartPlan:
         """What a restart with these changes and all that waits already would do; nothing is changed.
@@ -116,10 +108,6 @@ class MachineControl(Protocol):
         """What to paste into a shell where this process may not change it itself, and for the screen."""
         ...
 
-    async def apply(self, name: str, value: str, *, survive: bool = False) -> HostChange:
-        """A set of one. Raises as `apply_set`."""
-        ...
-
     async def apply_set(
         self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
     ) -> tuple[HostChange, ...]:
@@ -197,31 +185,6 @@ class AdoptionControl(Protocol):
         ...
 
 
-class ParameterControl(Protocol):
-    """ALTER SYSTEM in the operator's hand; every call is journaled before it acts."""
-
-    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
-        """The named rows of pg_settings that this server has, in the order asked for."""
-        ...
-
-    def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
-        """The exact SQL that sets (or with None resets) a parameter, for the screen; with the reload it needs."""
-        ...
-
-    async def apply(self, name: str, value: str | None) -> ParameterChange:
-        """Sets (or with None resets) a parameter for the whole server, reloads, and reads it back.
-
-        Raises:
-            ServerProblem: Refused; nothing changed.
-            JournalProblem: The journal could not be written; nothing was changed.
-        """
-        ...
-
-    async def in_force(self) -> tuple[ParameterChange, ...]:
-        """Changes that the journal holds as made and not reverted, oldest first."""
-        ...
-
-
 class SetControl(Protocol):
     """Several changes as one, pending confirmation if wanted; every call is journaled before it acts."""
 
@@ -257,8 +220,20 @@ class SetControl(Protocol):
         ...
 
 
-class ChangeControl(ParameterControl, SetControl, Protocol):
+class ChangeControl(SetControl, Protocol):
     """All that an operator can do to parameters without a restart."""
+
+    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
+        """The named rows of pg_settings that this server has, in the order asked for."""
+        ...
+
+    def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
+        """The exact SQL that sets (or with None resets) a parameter, for the screen; with the reload it needs."""
+        ...
+
+    async def in_force(self) -> tuple[ParameterChange, ...]:
+        """Changes that the journal holds as made and not reverted, oldest first."""
+        ...
 
     async def any_in_force(self) -> bool:
         """Whether a journal, of whichever server, holds changes in force; asks no server."""

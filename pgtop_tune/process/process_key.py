@@ -1,12 +1,14 @@
-"""The identity of a process beyond its pid: the same pid may belong to another program later.
+"""The identity of a process beyond its pid, which may belong to another program later; the boot that it belongs to.
 
-Source: /proc/PID/stat. Without /proc ps(1) has the start to the second; where ps has no start either (a container that
+Source: /proc/PID/stat; clock_gettime(2), CLOCK_BOOTTIME; time_namespaces(7). Without /proc ps(1) has the start to the second; where ps has no start either (a container that
 hides /proc) the pid alone counts: a process of that pid is taken for the one that was meant, and is left alone.
 """
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 import subprocess
 import time
 from calendar import timegm
@@ -17,6 +19,8 @@ from typing import Final
 from msgspec import Struct
 
 _PROC: Final = Path("/proc")
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC counts time asleep."""
 _PS_TIMEOUT_S: Final = 5.0
 _STATE: Final = 0
 _START: Final = 19
@@ -75,6 +79,31 @@ def boot_id() -> str:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except FileNotFoundError:
         return ""
+
+
+def boot_clock_s() -> float:
+    """Return the seconds since the machine was started, time asleep included: a clock that nobody sets."""
+    return time.clock_gettime(_CLOCK)
+
+
+def boot_clock_mark() -> str:
+    """Return the name of this clock: processes with the same one read the same time. "" where nothing says."""
+    boot = boot_id()
+    try:
+        # A container may have an offset of its own.
+        namespace = os.readlink("/proc/self/ns/time")
+    except OSError:
+        namespace = ""
+    return f"{boot} {namespace}".strip() if boot else ""
+
+
+def own_name() -> str:
+    """Return this process as journals name it: "user@host, pid"."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}, {os.getpid()}"
 
 
 def has_proc() -> bool:

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -26,11 +25,16 @@ from pgtop_tune.changes.journal import Journal, JournalText, journals, owed_byte
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange
 from pgtop_tune.changes.model.change_set import Change, value_before
-from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, Holder, PendingSet, outlived_losses, pending_sets
+from pgtop_tune.changes.model.pending_set import (
+    NOT_CONFIRMED,
+    Holder,
+    PendingSet,
+    now_ms,
+    outlived_losses,
+    pending_sets,
+)
 from pgtop_tune.changes.ports import AdoptedSet
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import now_ms
-from pgtop_tune.changes.watchdogs import guard_machine_set
 from pgtop_tune.process.process_key import own_key
 from pgtop_tune.runtime.running_experiments import running_experiments
 
@@ -207,8 +211,7 @@ class PendingWatch:
                 self._tell(setting_words(change))
 
         async def orphans() -> None:
-            alone = None if self._hold else partial(guard_machine_set, outlives_us=True)
-            self._take(await self._machine.adopt(alone))
+            self._take(await self._machine.adopt(hold=self._hold))
 
         async def others() -> None:
             text = await asyncio.to_thread(self._text, self._machine.journal_path)

@@ -18,7 +18,7 @@ from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHa
 from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, deadline_ms
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.process.boot_clock import boot_clock_s
+from pgtop_tune.process.process_key import boot_clock_s
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.change_sets import ChangeSets

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
 import socket
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -18,12 +16,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import HostProblem, JournalProblem, PgtopError, UsageProblem
 from pgtop_tune.changes.journal import (
-    HeldSet,
     Journal,
     JournalCopy,
     JournalText,
     ServerName,
-    held_set,
     lines_of,
     path_for,
     read,
@@ -38,17 +34,18 @@ from pgtop_tune.changes.model.pending_set import (
     PendingSet,
     SetOwner,
     deadline_in,
+    now_ms,
     pending_sets,
 )
 from pgtop_tune.changes.selection import everything, of_set, of_sets
-from pgtop_tune.changes.watchdogs import MachineStart, Watchdogs, guard_machine_set
+from pgtop_tune.changes.watchdogs import HeldSets, MachineStart, Start, guard_machine_set
 from pgtop_tune.host.block_devices import ROOT, Disk, carriers, disks
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.machine_setup import MachineFacts, machine_facts
 from pgtop_tune.host.system_settings import ALONG, names, path_of, settings
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
-from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
+from pgtop_tune.process.process_key import own_key, own_name
 
 # Several changes of the operating system as one: made together or not at all. Blocking.
 
@@ -164,9 +161,7 @@ class HostControl:
         self._directory = directory
         self._machine = machine(root)
         self._guard: Final = guard
-        self._watchdogs: Final = Watchdogs(self.revert_set)
-        self._copies = dict(copies)
-        self._held: dict[str, HeldSet] = {}
+        self._held: Final = HeldSets(self.revert_set, directory, _by_hand, copies)
         self._experiment: Final = uuid.uuid4().hex
         self._holding = False
         self._one_at_a_time = asyncio.Lock()
@@ -238,7 +233,7 @@ class HostControl:
             kept = await self._alone(lambda: self._kept(set_id))
         except JournalProblem as problem:
             raise JournalProblem(f"not confirmed, so it reverts at its deadline: {problem.message}") from None
-        self._watchdogs.end(set_id)
+        self._held.dismiss(set_id)
         return kept
 
     async def revert_set(
@@ -255,33 +250,32 @@ class HostControl:
         """Revert sets past their deadline, whichever program made them."""
         return await self._reverted(of_sets(set_ids), NOT_CONFIRMED)
 
-    async def adopt(self, alone: MachineStart | None = None) -> tuple[PendingSet[HostChange], ...]:
+    async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[HostChange], ...]:
         """Takes over sets that are pending confirmation, and whose program is gone; see `orphans`.
 
         Args:
-            alone: Starts a revert watchdog that outlives us, for a program that does not stay; without it the sets end
-                with us, as sets of our own.
+            hold: Whether they end with us, as sets of our own; else only a revert watchdog that outlives us is started.
 
         Raises:
             JournalProblem: The first revert watchdog could not be started, or its set not be written down.
         """
         if self._elsewhere() is not None:
             return ()
-        return await self._alone(lambda: self._adopted(alone))
+        return await self._alone(lambda: self._adopted(hold))
 
     async def in_force(self) -> tuple[HostChange, ...]:
         """Changes that the journal holds as made and not reverted, oldest first."""
         return await asyncio.to_thread(self._in_force)
 
     def _in_force(self) -> tuple[HostChange, ...]:
-        lost = read_all(self._directory).lost(self._copies.values())
+        lost = read_all(self._directory).lost(self._held.copies)
         if lost:
             return tuple(change for _, text in lost for change in text.host_in_force)
         return _text(self._machine, self._directory).host_in_force
 
     async def aclose(self) -> None:
         """Reverts pending changes; other changes stay in force."""
-        await self._watchdogs.aclose()
+        await self._held.aclose()
         if self._holding:
             with suppress(PgtopError), announcements(self._root, ()) as announced:
                 announced.remove(self._experiment)
@@ -304,8 +298,8 @@ class HostControl:
         set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(wanted) > 1 or awaits_confirmation else "")
         deadline = NO_DEADLINE if terms.keep_within_s is None else deadline_in(terms.keep_within_s)
         until_ms = deadline["until_ms"]
-        intent = Intent(set_id=set_id, by=whoever_runs_this(), reason=terms.reason, deadline=deadline)
-        is_first = self._watchdogs.watchdog(set_id) is None
+        intent = Intent(set_id=set_id, by=own_name(), reason=terms.reason, deadline=deadline)
+        is_first = set_id not in self._held.guarded
         with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
             paths = self._paths(wanted)
             clear_way(self._root, announced, paths)
@@ -314,12 +308,12 @@ class HostControl:
                 self._holding = True
             if until_ms is not None and is_first:
                 owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
-                self._own(journal, owner, self._guarded(set_id, until_ms))
+                self._held.own(journal, owner, until_ms, self._start(self._guard, owner))
             try:
                 made = make_set(journal, self._root, wanted, survive=survive, intent=intent, announced=announced)
             except PgtopError:
                 if is_first:
-                    self._watchdogs.end(set_id)
+                    self._held.dismiss(set_id)
                 raise
         self._hold(made)
         return made
@@ -328,10 +322,7 @@ class HostControl:
         """Remember a set, here and in its revert watchdog: both revert it when its journal is gone."""
         set_id = changes[0].set_id
         if set_id:
-            self._copies[set_id] = self._copies.get(set_id, b"") + lines_of(self._machine, *changes)
-            self._held[set_id] = held_set(self.journal_path, self._copies[set_id])
-            if set_id in self._watchdogs.ids:
-                self._watchdogs.give(set_id, self._copies[set_id])
+            self._held.hold(set_id, self.journal_path, lines_of(self._machine, *changes), more=True)
 
     def _kept(self, set_id: str) -> tuple[HostChange, ...]:
         if not any(change.set_id == set_id for change in _text(self._machine, self._directory).host_in_force):
@@ -354,65 +345,40 @@ class HostControl:
     def _put_off(self, set_id: str, within_s: float) -> None:
         deadline = deadline_in(within_s)
         with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
-            self._watchdogs.put_off_in(journal, set_id, deadline)
+            self._held.put_off_in(journal, set_id, deadline)
             journal.write(*(replace(change, **deadline) for change in of_set(set_id)(journal.text().host_in_force)))
-            announced.put_off(set_id, whoever_runs_this(), deadline["until_ms"])
+            announced.put_off(set_id, own_name(), deadline["until_ms"])
 
-    def _guarded(self, set_id: str, until_ms: int, alone: MachineStart | None = None) -> ProcessKey | None:
-        """Starts the process that takes a set back, ours or one that outlives us."""
-        try:
-            if alone is not None:
-                return key_of(alone(set_id, until_ms, self._directory).process.pid)
-            self._watchdogs.guard(set_id, until_ms, lambda at_ms: self._guard(set_id, at_ms, self._directory))
-        except OSError as error:
-            raise JournalProblem(
-                f"the revert watchdog cannot be started: {error.strerror}", "nothing was changed"
-            ) from None
-        return self._watchdogs.watchdog(set_id)
+    def _start(self, guard: MachineStart, owner: SetOwner) -> Start:
+        return lambda until_ms: guard(owner.set_id, until_ms, self._directory)
 
-    def _own(self, journal: Journal, owner: SetOwner, watchdog: ProcessKey | None) -> None:
-        """From now on the set is this program's, with all that its owner before had recorded."""
-        try:
-            journal.write(replace(owner, by=whoever_runs_this(), program=own_key(), watchdog=watchdog))
-        except JournalProblem:
-            self._watchdogs.end(owner.set_id)
-            raise
-
-    def _adopted(self, alone: MachineStart | None) -> tuple[PendingSet[HostChange], ...]:
-        to_hold = alone is None
-        if not orphans(_text(self._machine, self._directory), self._directory, to_hold=to_hold):
+    def _adopted(self, hold: bool) -> tuple[PendingSet[HostChange], ...]:
+        if not orphans(_text(self._machine, self._directory), self._directory, to_hold=hold):
             return ()
-        adopted: list[PendingSet[HostChange]] = []
+        guard = self._guard if hold else partial(guard_machine_set, outlives_us=True)
         with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
-            for each in orphans(journal.text(), self._directory, to_hold=to_hold):
-                try:
-                    watchdog = self._guarded(each.set_id, each.until_ms, alone)
-                    self._own(journal, replace(each.owner, left_alone=not to_hold), watchdog)
-                except JournalProblem:
-                    if adopted:
-                        break
-                    raise
-                announced.put_off(each.set_id, whoever_runs_this(), each.until_ms)
-                adopted.append(each)
-        for each in adopted if to_hold else ():
-            self._hold(each.changes)
-        return tuple(adopted)
+            orphaned = orphans(journal.text(), self._directory, to_hold=hold)
+            adopted = self._held.adopt(journal, orphaned, partial(self._start, guard), alone=not hold)
+            for pending in adopted:
+                announced.put_off(pending.set_id, own_name(), pending.until_ms)
+                if hold:
+                    self._hold(pending.changes)
+            return adopted
 
     async def _reverted(
         self, selection: MachineSelection, why: str = "", each: Callable[[HostChange], None] = lambda change: None
     ) -> tuple[HostChange, ...]:
         undone, left = await self._alone(lambda: self._revert(selection, why, each))
         for set_id in {change.set_id for change in undone} - left:
-            self._watchdogs.end(set_id)
-            self._copies.pop(set_id, None)
-            self._held.pop(set_id, None)
+            self._held.dismiss(set_id)
+            self._held.forget(set_id)
         return undone
 
     def _revert(
         self, selection: MachineSelection, why: str, each: Callable[[HostChange], None]
     ) -> tuple[tuple[HostChange, ...], set[str]]:
         """What was reverted, and the sets of which something is in force still."""
-        copies = self._copies.values()
+        copies = self._held.copies
         undone = revert(selection, self._root, self._directory, why, each, copies)
         ids = {change.id for change in undone}
         found = read_all(self._directory)
@@ -422,15 +388,7 @@ class HostControl:
 
     async def lost(self, set_id: str) -> JournalProblem | None:
         """See `MachineControl.lost`."""
-        held = self._held.get(set_id)
-        return None if held is None else await asyncio.to_thread(self._lost, held)
-
-    def _lost(self, held: HeldSet) -> JournalProblem | None:
-        if held.stands:
-            return None
-        found = read_all(self._directory)
-        lost = found.lost([held.copy])
-        return _lost(lost[0][1].host_in_force, found.problem) if lost else None
+        return await asyncio.to_thread(self._held.lost, set_id)
 
     def _disks(self) -> tuple[Disk, ...]:
         directories = self._directories()
@@ -457,9 +415,8 @@ def orphans(text: JournalText, directory: Path | None, *, to_hold: bool) -> tupl
 
     The other half of a set decides: the program that adopts the server's half adopts the machine's, too.
     """
-    now_ms = time.time_ns() // 1_000_000
     pending = pending_sets(text.host_in_force, text.owners)
-    found = [each for each in pending if each.adoptable(now_ms, to_hold=to_hold)]
+    found = [each for each in pending if each.adoptable(now_ms(), to_hold=to_hold)]
     others = {half.set_id: half for half in _halves_of_servers(directory)} if found else {}
     own = own_key()
     return tuple(each for each in found if each.set_id not in others or others[each.set_id].owner.program == own)
@@ -534,21 +491,10 @@ def _reverted_from(
     return tuple(done)
 
 
-def _lost(changes: Sequence[HostChange], problem: JournalProblem | None) -> JournalProblem:
-    values = ", ".join(f"{change.name} = {change.value}" for change in changes)
-    reason = "no change journal has it any more" if problem is None else problem.message
-    backwards = (commands(change.name, change.value_before, survive=False)[0] for change in reversed(changes))
-    restoring = "; ".join(backwards)
-    return JournalProblem(f"{values} is in force, and {reason}", f"commands that restore it by hand: {restoring}")
-
-
-def whoever_runs_this() -> str:
-    """ "user@host, pid", for the journal."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}, {os.getpid()}"
+def _by_hand(text: JournalText) -> str:
+    changes = reversed(text.host_in_force)
+    restoring = "; ".join(commands(change.name, change.value_before, survive=False)[0] for change in changes)
+    return f"commands that restore it by hand: {restoring}"
 
 
 def own_sets(journal: Journal) -> frozenset[str]:

@@ -51,7 +51,7 @@ class HostChange(Struct, frozen=True):
         kept: Whether it is confirmed; else it is pending and reverts at its deadline.
         until_ms: The deadline, milliseconds since the epoch; None without one.
         until_boot_ms: The same on the boot clock; None where an older version wrote it.
-        boot_clock: Which boot clock (`process.boot_clock`).
+        boot_clock: Which boot clock (`process.process_key`).
     """
 
     id: str
@@ -181,7 +181,7 @@ class ParameterChange(Struct, frozen=True):
         stored_after: What the scope has after it, as the server has written it; None after a RESET and until it is
             read back.
         until_boot_ms: The deadline on the boot clock; None where an older version wrote it.
-        boot_clock: Which boot clock (`process.boot_clock`).
+        boot_clock: Which boot clock (`process.process_key`).
         role_oid: Of the scope's role, which may be renamed; 0 without one, and where an older version wrote it.
         database_oid: Of the scope's database, likewise.
         displaced: A revert of the confirmed change found another value in its place and wrote nothing: when this one's

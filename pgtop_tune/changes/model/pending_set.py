@@ -8,13 +8,12 @@ import time
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
-from pgtop_tune.process.boot_clock import boot_clock_mark, boot_clock_s
-from pgtop_tune.process.process_key import ProcessKey, boot_id, key_of
+from pgtop_tune.process.process_key import ProcessKey, boot_clock_mark, boot_clock_s, boot_id, key_of
 
 # Deadlines: on the boot clock within one boot, on the wall clock for people and after a reboot.
 #
@@ -24,42 +23,28 @@ NO_DEADLINE: Final[Mapping[str, Any]] = MappingProxyType({"until_ms": None, "unt
 """Fields of a confirmed change."""
 
 
-class HasDeadline(Protocol):
-    """A change of the server or of its machine."""
-
-    @property
-    def until_ms(self) -> int | None:
-        """The deadline, milliseconds since the epoch; None without one."""
-        ...
-
-    @property
-    def until_boot_ms(self) -> int | None:
-        """The deadline on the boot clock, milliseconds."""
-        ...
-
-    @property
-    def boot_clock(self) -> str:
-        """Which boot clock."""
-        ...
+def now_ms() -> int:
+    """Return the milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def deadline_in(within_s: float) -> dict[str, Any]:
     """Return the fields of a change that has this many seconds from now."""
     within_ms = int(within_s * 1000)
     return {
-        "until_ms": time.time_ns() // 1_000_000 + within_ms,
+        "until_ms": now_ms() + within_ms,
         "until_boot_ms": int(boot_clock_s() * 1000) + within_ms,
         "boot_clock": boot_clock_mark(),
     }
 
 
-def deadline_ms(change: HasDeadline) -> int | None:
+def deadline_ms(change: ParameterChange | HostChange) -> int | None:
     """Return the deadline on the wall clock as that runs now, milliseconds since the epoch; None without one."""
     if change.until_ms is None or change.until_boot_ms is None or not change.boot_clock:
         return change.until_ms
     if change.boot_clock != boot_clock_mark():
         return change.until_ms
-    return time.time_ns() // 1_000_000 + change.until_boot_ms - int(boot_clock_s() * 1000)
+    return now_ms() + change.until_boot_ms - int(boot_clock_s() * 1000)
 
 
 NOT_CONFIRMED: Final = "not confirmed in time"

@@ -97,15 +97,11 @@ def make(
     journal.write(*changes)
     try:
         watched(changes)
-    except (OSError, JournalProblem) as error:
+    except JournalProblem:
         journal.owe()
         failed = "nothing would revert it after a crash"
         journal.write(*(replace(change, state=ChangeState.FAILED, message=failed) for change in changes))
-        if isinstance(error, JournalProblem):
-            raise
-        raise JournalProblem(
-            f"the revert watchdog cannot be started: {error.strerror}", "nothing was changed"
-        ) from None
+        raise
     made: list[ParameterChange] = []
     try:
         with session.plain_words():

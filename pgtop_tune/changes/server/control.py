@@ -13,17 +13,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import JournalProblem, PendingElsewhere, ServerProblem, UnsafeChange
 from pgtop_tune.base.secret import without_secrets
-from pgtop_tune.changes.journal import (
-    HeldSet,
-    Journal,
-    JournalText,
-    ServerName,
-    held_set,
-    lines_of,
-    path_for,
-    read,
-    read_all,
-)
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, lines_of, read_all
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     ChangeState,
@@ -41,6 +31,7 @@ from pgtop_tune.changes.model.pending_set import (
     PendingSet,
     SetOwner,
     deadline_in,
+    now_ms,
     outlived_losses,
 )
 from pgtop_tune.changes.selection import in_order, of_set, of_sets
@@ -55,9 +46,9 @@ from pgtop_tune.changes.server.claims import (
     clear,
     pending_notes,
 )
-from pgtop_tune.changes.server.instances import ServerJournals, find_journals
+from pgtop_tune.changes.server.instances import OwnJournals
 from pgtop_tune.changes.server.markers import restoring_sql
-from pgtop_tune.changes.server.one_change import Rules, SeenValue, now_ms, unlocked_losses, who, with_reset_values
+from pgtop_tune.changes.server.one_change import Rules, SeenValue, unlocked_losses, with_reset_values
 from pgtop_tune.changes.server.proof import prove
 from pgtop_tune.changes.server.reverting import (
     OUTLIVED,
@@ -71,114 +62,15 @@ from pgtop_tune.changes.server.unread_files import changed_rule_files, unread_li
 from pgtop_tune.changes.start.places import check_auto_conf, find_place, note_place
 from pgtop_tune.changes.start.trial import StartTrials, check_taken
 from pgtop_tune.changes.statements import statement
-from pgtop_tune.changes.watchdogs import Watchdogs, guard_set
+from pgtop_tune.changes.watchdogs import HeldSets, guard_set
 from pgtop_tune.model.instance import Kin, ServerPlace
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.process.process_key import own_name
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
-
-# The journals that are, or may be, of the server that a session leads to. Blocking.
-
-
-class OwnJournals:
-    """Found once per connection, and remembered.
-
-    Args:
-        describe: The server, for people; it may have moved since the last call.
-        directory: Of the journals; paths.journal_dir() by default.
-    """
-
-    def __init__(self, describe: Callable[[], str], directory: Path | None) -> None:
-        self._describe: Final = describe
-        self._directory: Final = directory
-        self._own: ServerName | None = None
-        self._key = ""
-        self._paths: tuple[Path, ...] = ()
-        self._held: dict[str, HeldSet] = {}
-
-    def hold(self, set_id: str, held: HeldSet) -> None:
-        """Remember a set of this process: its journal may be gone when the set is to be reverted."""
-        self._held[set_id] = held
-
-    def drop(self, set_id: str) -> None:
-        """Forget a set that is not in force any more."""
-        self._held.pop(set_id, None)
-
-    def copy(self, set_id: str) -> bytes:
-        """Return the lines of a set; b"" of one that another process made."""
-        return self._held[set_id].copy if set_id in self._held else b""
-
-    @property
-    def holds_any(self) -> bool:
-        """Whether a set of this process is in force."""
-        return bool(self._held)
-
-    def lost(self, set_id: str) -> JournalProblem | None:
-        """Return why no journal has a set of this process any more, with the SQL that restores the old values; None
-        where one has it. Asks no server."""
-        held = self._held.get(set_id)
-        if held is None or held.stands:
-            return None
-        found = read_all(self._directory)
-        lost = found.lost([held.copy])
-        return _lost(lost[0][1], found.problem) if lost else None
-
-    @property
-    def paths(self) -> tuple[Path, ...] | None:
-        """Of them; None before the server has said which one it is."""
-        return None if self._own is None else self._paths
-
-    def own(self, session: OperatorSession) -> ServerName:
-        """The name of the server's own journal."""
-        if self._own is None:
-            found = self.find(session)
-            self._own, self._key = found.name, found.name.key
-            self.look_into([each.name for each in found.known if each.kin is not Kin.OTHER])
-        return self._own
-
-    def find(self, session: OperatorSession) -> ServerJournals:
-        """All that there are, and what each has to do with the server."""
-        copies = tuple(held.copy for held in self._held.values())
-        return find_journals(session, self._describe(), self._directory, self._key, copies)
-
-    def look_into(self, names: Sequence[ServerName]) -> None:
-        """From now on these are looked into, beside the server's own."""
-        keys = dict.fromkeys((self._key, *(name.key for name in names)))
-        self._paths = tuple(path_for(key, self._directory) for key in keys)
-
-    def holding(self, session: OperatorSession, set_id: str) -> ServerName:
-        """The journal with a set: the server's own, or one that may be of it, whose set was adopted.
-
-        Raises:
-            JournalProblem: No journal has it any more, and it is in force.
-        """
-        known = (each for each in self.find(session).known if each.kin is not Kin.OTHER)
-        own = self.own(session)
-        holding = next((each for each in known if of_set(set_id)(each.text.in_force)), None)
-        if holding is not None and holding.copy:
-            raise _lost(holding.text, read_all(self._directory).problem)
-        return own if holding is None else holding.name
-
-    def read(self, session: OperatorSession) -> JournalText:
-        """The server's own."""
-        return read(path_for(self.own(session).key, self._directory))
-
-    def forget(self) -> None:
-        """The next session may lead to another server."""
-        self._own = None
-
-
-def _lost(text: JournalText, problem: JournalProblem | None) -> JournalProblem:
-    changes: tuple[ParameterChange, ...] = text.in_force
-    values = ", ".join(f"{change.name} = {change.value or 'default'}" for change in changes)
-    reason = "no change journal has it any more" if problem is None else problem.message
-    return JournalProblem(
-        f"{values} is in force, and {reason}", f"SQL that restores it by hand: {restoring_sql(changes)}"
-    )
-
 
 _RELOAD: Final = "SELECT pg_reload_conf()"
 
@@ -206,7 +98,8 @@ class PostgresControl:
         """
         self._own = own if own is not None else OwnSessions()
         self.directory: Final = directory
-        self._journals: Final = OwnJournals(lambda: self.conninfo.describe(), directory)
+        self._held: Final = HeldSets(self.revert_set, directory, _by_hand)
+        self._journals: Final = OwnJournals(lambda: self.conninfo.describe(), directory, self._held)
         self._runner: Final = SessionRunner(conninfo, self._own, opened=self._begin, closed=self._journals.forget)
         self._claims: Final = Claims()
         self._experiment: Final = uuid.uuid4().hex
@@ -216,7 +109,6 @@ class PostgresControl:
         self._known_place: tuple[OperatorSession, ServerPlace] | None = None
         self._seen: dict[str, SeenValue] = {}
         self._undone_sets: list[tuple[WantedParameter, ...]] = []
-        self._watchdogs: Final = Watchdogs(self.revert_set)
 
     @property
     def conninfo(self) -> ConnInfo:
@@ -300,16 +192,10 @@ class PostgresControl:
             staying = await self._runner.run(kept)
         except JournalProblem as problem:
             raise JournalProblem(f"not confirmed, so it reverts at its deadline: {problem.message}") from None
-        if not any(change.loss for change in staying):
-            self._watchdogs.end(set_id)
-            return staying
-        try:
-            self._watchdogs.put_off(set_id, None)
-        except OSError as error:
-            raise JournalProblem(
-                f"the revert watchdog cannot be started: {error.strerror}",
-                "the change reverts at its deadline",
-            ) from None
+        if any(change.loss for change in staying):
+            self._held.put_off(set_id, None)
+        else:
+            self._held.dismiss(set_id)
         return staying
 
     async def revert_set(self, set_id: str, why: str = "", *, hold: bool = False) -> tuple[ParameterChange, ...]:
@@ -334,11 +220,11 @@ class PostgresControl:
 
     async def lost(self, set_id: str) -> JournalProblem | None:
         """See `SetControl.lost`."""
-        return await asyncio.to_thread(self._journals.lost, set_id)
+        return await asyncio.to_thread(self._held.lost, set_id)
 
     def release(self, set_id: str) -> None:
         """The revert watchdog of a set that is reverted ends."""
-        self._watchdogs.end(set_id)
+        self._held.dismiss(set_id)
 
     async def revert_overdue(self, set_ids: Collection[str]) -> tuple[ParameterChange, ...]:
         """Revert sets past their deadline, whichever program made them."""
@@ -365,13 +251,9 @@ class PostgresControl:
             adopted: list[PendingSet[ParameterChange]] = []
             for name in dict.fromkeys((own, *names)):
                 try:
-                    taken = reverting.adopt(
-                        session, name, self.conninfo, self.directory, self._watchdogs, here=here, to_hold=hold
+                    adopted += reverting.adopt(
+                        session, name, self.conninfo, self.directory, self._held, here=here, to_hold=hold
                     )
-                    for each in taken if hold else ():
-                        copy = lines_of(name, *each.changes)
-                        self._journals.hold(each.set_id, held_set(path_for(name.key, self.directory), copy))
-                    adopted += taken
                 except JournalProblem:
                     if not adopted:
                         raise
@@ -380,10 +262,7 @@ class PostgresControl:
                 self._claims.publish(session, pending.set_id, markers.targets_of(pending.changes))
             return tuple(adopted)
 
-        adopted = await self._runner.run(of_all)
-        for each in adopted if hold else ():
-            self._watchdogs.give(each.set_id, self._journals.copy(each.set_id))
-        return adopted
+        return await self._runner.run(of_all)
 
     async def revert_outlived(self) -> tuple[ParameterChange, ...]:
         """Takes back what can lose data and was to end with a program that is gone."""
@@ -432,7 +311,7 @@ class PostgresControl:
 
         def put_off(session: OperatorSession) -> None:
             with Journal(self._journals.holding(session, set_id), self.directory) as journal:
-                self._watchdogs.put_off_in(journal, set_id, deadline := deadline_in(within_s))
+                self._held.put_off_in(journal, set_id, deadline := deadline_in(within_s))
                 chosen = of_set(set_id)(journal.text().in_force)
                 journal.write(*(replace(change, **deadline) for change in chosen))
                 markers.try_renew(session, journal, chosen)
@@ -484,7 +363,7 @@ class PostgresControl:
 
         found = await asyncio.to_thread(read_all, self.directory)
         has_changes = any(text.in_force or text.displaced for text in found.texts.values())
-        return has_changes or bool(found.problems) or self._journals.holds_any
+        return has_changes or bool(found.problems or self._held.copies)
 
     async def journal_texts(self) -> tuple[JournalText, ...]:
         """What the journals say that are, or may be, of this server."""
@@ -497,7 +376,7 @@ class PostgresControl:
 
     async def aclose(self) -> None:
         """Reverts pending changes and those that can lose data, and closes the connection; others stay in force."""
-        await self._watchdogs.aclose()
+        await self._held.aclose()
         await self._runner.close()
 
     async def _make(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
@@ -527,22 +406,21 @@ class PostgresControl:
                     self._trials.check(session, self._place(session), ordered, current)
             if of_system or any(way_in.decides(parameter.name, parameter.value) for parameter in ordered):
                 note_place(self._place(session), journal)
-            known = set(self._watchdogs.ids)
+            known = self._held.guarded
             if terms.keep_within_s is not None or at_stake:
                 terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])
 
             def watched(changes: Sequence[ParameterChange]) -> None:
                 set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
                 if until_ms is not None or at_stake:
-                    self._watchdogs.guard(
-                        set_id,
+                    self._held.own(
+                        journal,
+                        SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart),
                         until_ms,
                         lambda at_ms: guard_set(
                             self.conninfo, set_id, at_ms, self.directory, with_restart=terms.with_restart
                         ),
                     )
-                    owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
-                    journal.write(reverting.new_owner(owner, self._watchdogs.watchdog(set_id)))
                     self._hold(journal, changes)
 
             targets = markers.targets_of(
@@ -565,9 +443,9 @@ class PostgresControl:
                     )
                 except (ServerProblem, JournalProblem):
                     # Nothing is changed. After a lost connection that is not known, and it stays.
-                    for set_id in set(self._watchdogs.ids) - known:
-                        self._watchdogs.end(set_id)
-                        self._journals.drop(set_id)
+                    for set_id in set(self._held.guarded).difference(known):
+                        self._held.dismiss(set_id)
+                        self._held.forget(set_id)
                     raise
             self._hold(journal, made)
             return made
@@ -603,12 +481,9 @@ class PostgresControl:
         text = journal.text()
         if not changes or text.server is None:
             return
-        set_id = changes[0].set_id or changes[0].id
         known = () if text.instance is None else (text.instance,)
-        copy = lines_of(text.server, *known, *changes)
-        self._journals.hold(set_id, held_set(journal.path, copy))
-        if set_id in self._watchdogs.ids:
-            self._watchdogs.give(set_id, copy)
+        lines = lines_of(text.server, *known, *changes)
+        self._held.hold(changes[0].set_id or changes[0].id, journal.path, lines)
 
     @contextmanager
     def _claimed(
@@ -630,7 +505,7 @@ class PostgresControl:
                 session, (name for name, scope in targets if scope.kind is ScopeKind.SYSTEM), self._rules.tell
             )
             yield clear(session, claims.leftovers, self._rules.tell)
-        if claim != self._experiment and claim not in self._watchdogs.ids:
+        if claim != self._experiment and claim not in self._held.guarded:
             self._claims.withdraw(session, claim)
 
     def _mark_kept(self, session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> None:
@@ -656,9 +531,9 @@ class PostgresControl:
         self._look_again(undone)
         still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
         for set_id in {change.set_id or change.id for change in undone} - still:
-            self._journals.drop(set_id)
+            self._held.forget(set_id)
             if not hold:
-                self._watchdogs.end(set_id)
+                self._held.dismiss(set_id)
         outcome.check_none_refused()
         return outcome
 
@@ -692,5 +567,9 @@ class PostgresControl:
                 change_set.settle(session, journal, of_set(set_id)(journal.text().in_force))
 
     def _begun(self, text: JournalText) -> tuple[ParameterChange, ...]:
-        ours = who()
+        ours = own_name()
         return tuple(each for each in text.in_force if each.state is ChangeState.INTENDED and each.by == ours)
+
+
+def _by_hand(text: JournalText) -> str:
+    return f"SQL that restores it by hand: {restoring_sql(text.in_force)}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +20,9 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.base.foreign_answers import check_shape
-from pgtop_tune.changes.journal import Journal, JournalCopy, JournalText, ServerName, path_for, read_all
+from pgtop_tune.changes.journal import Journal, JournalCopy, JournalText, ServerName, path_for, read, read_all
 from pgtop_tune.changes.model.change import ParameterChange
+from pgtop_tune.changes.selection import of_set
 from pgtop_tune.changes.start.places import check_directory, postmaster_pid
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
@@ -29,6 +30,7 @@ from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
+    from pgtop_tune.changes.watchdogs import HeldSets
 
 _IDENTIFIER: Final = "SELECT system_identifier::text AS value FROM pg_control_system()"
 _TIMELINE: Final = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS value"
@@ -257,3 +259,64 @@ def _row(session: OperatorSession, text: str, *arguments: object) -> dict[str, i
             return session.rows(text, *arguments)[0]
     except ServerProblem:
         return {}
+
+
+class OwnJournals:
+    """The journals of the server that the operator's session leads to: found once per connection, and remembered.
+
+    Args:
+        describe: Returns the server, for people; it may have moved since the last call.
+        directory: Of the journals; paths.journal_dir() by default.
+        held: The sets of this process.
+    """
+
+    def __init__(self, describe: Callable[[], str], directory: Path | None, held: HeldSets) -> None:
+        self._describe: Final = describe
+        self._directory: Final = directory
+        self._held: Final = held
+        self._own: ServerName | None = None
+        self._key = ""
+        self._paths: tuple[Path, ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...] | None:
+        """Of them; None before the server has said which one it is."""
+        return None if self._own is None else self._paths
+
+    def own(self, session: OperatorSession) -> ServerName:
+        """The name of the server's own journal."""
+        if self._own is None:
+            found = self.find(session)
+            self._own, self._key = found.name, found.name.key
+            self.look_into([each.name for each in found.known if each.kin is not Kin.OTHER])
+        return self._own
+
+    def find(self, session: OperatorSession) -> ServerJournals:
+        """All that there are, and what each has to do with the server."""
+        return find_journals(session, self._describe(), self._directory, self._key, self._held.copies)
+
+    def look_into(self, names: Sequence[ServerName]) -> None:
+        """From now on these are looked into, beside the server's own."""
+        keys = dict.fromkeys((self._key, *(name.key for name in names)))
+        self._paths = tuple(path_for(key, self._directory) for key in keys)
+
+    def holding(self, session: OperatorSession, set_id: str) -> ServerName:
+        """The journal with a set: the server's own, or one that may be of it, whose set was adopted.
+
+        Raises:
+            JournalProblem: No journal has it any more, and it is in force.
+        """
+        known = (each for each in self.find(session).known if each.kin is not Kin.OTHER)
+        own = self.own(session)
+        holding = next((each for each in known if of_set(set_id)(each.text.in_force)), None)
+        if holding is not None and holding.copy:
+            raise self._held.lost_problem(holding.text, read_all(self._directory).problem)
+        return own if holding is None else holding.name
+
+    def read(self, session: OperatorSession) -> JournalText:
+        """The server's own."""
+        return read(path_for(self.own(session).key, self._directory))
+
+    def forget(self) -> None:
+        """The next session may lead to another server."""
+        self._own = None

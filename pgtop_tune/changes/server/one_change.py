@@ -5,10 +5,6 @@ What the door to the server is handed: the durability fence, and how to write do
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
-import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -20,7 +16,7 @@ from pgtop_tune.base.errors import ChangedMeanwhile, ServerProblem, UnsafeChange
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
-from pgtop_tune.changes.model.pending_set import NO_DEADLINE, deadline_in
+from pgtop_tune.changes.model.pending_set import NO_DEADLINE, deadline_in, now_ms
 from pgtop_tune.changes.server.scopes import oids
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import (
@@ -34,6 +30,7 @@ from pgtop_tune.changes.statements import (
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.process.process_key import own_name
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -126,20 +123,6 @@ class SeenValue(Struct, frozen=True):
     at_ms: int
 
 
-def who() -> str:
-    """This process, as journals name it: "user@host, pid"."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}, {os.getpid()}"
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
 def intended(
     session: OperatorSession, wanted: Sequence[WantedParameter], terms: Terms, losses: Mapping[str, str]
 ) -> tuple[ParameterChange, ...]:
@@ -149,7 +132,7 @@ def intended(
         ServerProblem: The server does not have one of the parameters, or no statement writes a list.
         UsageProblem: One of them is there twice, or holds a password.
     """
-    at_ms, by = now_ms(), who()
+    at_ms, by = now_ms(), own_name()
     deadline = NO_DEADLINE if terms.keep_within_s is None else deadline_in(terms.keep_within_s)
     is_set = len(wanted) > 1 or terms.keep_within_s is not None
     set_id = terms.set_id or (uuid.uuid4().hex[:12] if is_set else "")

@@ -8,35 +8,30 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
-from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read, read_all
+from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, lines_of, path_for, read, read_all
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope, ScopeKind
 from pgtop_tune.changes.model.change_set import RevertOutcome
-from pgtop_tune.changes.model.pending_set import PendingSet, pending_sets
+from pgtop_tune.changes.model.pending_set import PendingSet, now_ms, pending_sets
 from pgtop_tune.changes.selection import everything, last, of_set
 from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.change_set import take_back
 from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear, is_over, pending_words
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
 from pgtop_tune.changes.server.markers import Marker, Target, all_markers, server_clock, try_renew
-from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
+from pgtop_tune.changes.server.one_change import is_ours
 from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.statements import same, statement
-from pgtop_tune.changes.watchdogs import guard_set
+from pgtop_tune.changes.watchdogs import HeldSets, Start, guard_set
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import PlainWords
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
-from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.model.pending_set import SetOwner
     from pgtop_tune.changes.server.operator_session import OperatorSession
-    from pgtop_tune.changes.watchdogs import Watchdogs
 
 
 ServerSelection = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
@@ -308,16 +303,13 @@ def _stored(session: OperatorSession, change: ParameterChange) -> str | None:
 
 OUTLIVED: Final = "it can lose data, and its program is gone"
 
-Guard = Callable[[PendingSet[ParameterChange]], ProcessKey | None]
-"""Starts the revert watchdog of a set. Raises OSError."""
-
 
 def adopt(
     session: OperatorSession,
     server: ServerName,
     conninfo: ConnInfo,
     directory: Path | None,
-    watchdogs: Watchdogs,
+    held: HeldSets,
     *,
     here: Collection[str],
     to_hold: bool,
@@ -329,7 +321,7 @@ def adopt(
         server: What its journal is called.
         conninfo: For the revert watchdogs.
         directory: Of the journals; paths.journal_dir() by default.
-        watchdogs: Those of this process.
+        held: The sets of this process.
         here: Ids of changes that are in force on this server: a journal may be of another one, and its sets wait there.
         to_hold: Whether the sets end with this process; else their watchdogs outlive it. See `PendingSet.adoptable`.
 
@@ -340,34 +332,23 @@ def adopt(
     """
     if not _orphans(read(path_for(server.key, directory)), here, to_hold=to_hold):
         return ()
+
+    def guard(owner: SetOwner) -> Start:
+        return lambda until_ms: guard_set(
+            conninfo, owner.set_id, until_ms, directory, with_restart=owner.with_restart, outlives_us=not to_hold
+        )
+
     with Journal(server, directory) as journal:
         for pending in _orphans(journal.text(), here, to_hold=to_hold):
             begun = [each for each in pending.changes if each.state is ChangeState.INTENDED]
             if begun:
                 change_set.settle(session, journal, begun)
-        guard = _guard(conninfo, directory, watchdogs if to_hold else None)
-        adopted: list[PendingSet[ParameterChange]] = []
-        for pending in _orphans(journal.text(), here, to_hold=to_hold):
-            try:
-                journal.write(new_owner(pending.owner, guard(pending), left_alone=not to_hold))
-                try_renew(session, journal, pending.changes)
-            except (JournalProblem, OSError) as error:
-                watchdogs.end(pending.set_id)
-                if adopted:
-                    break
-                if isinstance(error, JournalProblem):
-                    raise
-                raise JournalProblem(
-                    f"the revert watchdog of {pending.changes[0].name} cannot be started: {error.strerror}",
-                    "`pgtop-tune revert` reverts it now",
-                ) from None
-            adopted.append(pending)
-        return tuple(adopted)
-
-
-def new_owner(before: SetOwner, watchdog: ProcessKey | None, *, left_alone: bool = False) -> SetOwner:
-    """This process, with all that the owner before had recorded."""
-    return replace(before, by=who(), program=own_key(), watchdog=watchdog, left_alone=left_alone)
+        adopted = held.adopt(journal, _orphans(journal.text(), here, to_hold=to_hold), guard, alone=not to_hold)
+        for pending in adopted:
+            try_renew(session, journal, pending.changes)
+            if to_hold:
+                held.hold(pending.set_id, journal.path, lines_of(server, *pending.changes))
+        return adopted
 
 
 def _orphans(text: JournalText, here: Collection[str], *, to_hold: bool) -> tuple[PendingSet[ParameterChange], ...]:
@@ -377,20 +358,3 @@ def _orphans(text: JournalText, here: Collection[str], *, to_hold: bool) -> tupl
         for each in pending
         if each.adoptable(now_ms(), to_hold=to_hold) and all(change.id in here for change in each.changes)
     )
-
-
-def _guard(conninfo: ConnInfo, directory: Path | None, watchdogs: Watchdogs | None) -> Guard:
-    """Starts revert watchdogs: those of this process, or without any watchdogs that outlive it."""
-
-    def guard(pending: PendingSet[ParameterChange]) -> ProcessKey | None:
-        set_id, restarts = pending.set_id, pending.owner.with_restart
-
-        def start(until_ms: int | None, *, outlives_us: bool = False) -> RevertWatchdog:
-            return guard_set(conninfo, set_id, until_ms, directory, with_restart=restarts, outlives_us=outlives_us)
-
-        if watchdogs is None:
-            return key_of(start(pending.until_ms, outlives_us=True).process.pid)
-        watchdogs.guard(set_id, pending.until_ms, start)
-        return watchdogs.watchdog(set_id)
-
-    return guard

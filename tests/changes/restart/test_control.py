@@ -22,12 +22,12 @@ from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import ChangeSet
+from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.recovery import Policy, recover
 from pgtop_tune.changes.selection import everything
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import now_ms
 from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.throwaway import Throwaway

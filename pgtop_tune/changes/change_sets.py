@@ -16,7 +16,14 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.changes.journal import read_all
-from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter, WantedSetting
+from pgtop_tune.changes.model.change import (
+    HostChange,
+    ParameterChange,
+    Terms,
+    WantedParameter,
+    WantedSetting,
+    joined_notes,
+)
 from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
@@ -377,7 +384,7 @@ class Undo:
         Returns:
             What was reverted; its problem says why something still is in force.
         """
-        set_ids = tuple(dict.fromkeys(each.set_id or each.id for each in sorted(shown, key=lambda each: each.at_ms)))
+        set_ids = tuple(dict.fromkeys(each.set_key for each in sorted(shown, key=lambda each: each.at_ms)))
 
         async def server_half() -> tuple[ParameterChange, ...]:
             of_server = [each.id for each in shown if isinstance(each, ParameterChange)]
@@ -424,7 +431,7 @@ class WithRestart:
         outcome = self.outcome = await self._restart.apply(wanted, terms, self._progress, anyway=self._anyway)
         if outcome.state not in (RestartState.WAITING, RestartState.LEFT):
             check_up(outcome)
-        self._progress("; ".join(filter(None, (outcome.words, outcome.hint))))
+        self._progress(joined_notes(outcome.words, outcome.hint))
         if outcome.state is RestartState.LEFT:
             return outcome.changes
         for proof in await self._control.prove(outcome.changes):

@@ -67,7 +67,7 @@ def of_sets(set_ids: Collection[str]) -> Selection:
     """Changes of some change sets."""
 
     def selected(in_force: Sequence[C], /) -> Sequence[C]:
-        return [change for change in in_force if (change.set_id or change.id) in set_ids]
+        return [change for change in in_force if (change.set_key) in set_ids]
 
     return selected
 

@@ -1,10 +1,11 @@
 """The statements that change a parameter, by scope, and the stored form of the value in the server's catalogue.
 
-SQL is composed from identifiers and literals, never from strings.
+SQL is composed from identifiers and literals, never from strings. SET cannot write every list: whether it can write one
+and put it back is checked before the list is changed. The role and the database of a change are found by oid: they may
+have another name by now, and others may have theirs. Functions that ask a session block.
+
 Source: SQL commands ALTER SYSTEM, ALTER ROLE, ALTER DATABASE; pg_db_role_setting; guc_funcs.c
 (flatten_set_variable_args).
-
-Whether a list can be written and put back before it is changed: SET cannot write every list. Blocking.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, joined, literal
@@ -89,7 +93,7 @@ def values_after_reset(session: OperatorSession, parameter: Parameter, scope: Sc
     For the system the line of another file, or its default. Sessions of a role have the value of their database, of
     which there can be several; else that of all roles; else the system's (postinit.c, process_settings).
     """
-    if scope.kind is ScopeKind.SYSTEM:
+    if scope.is_system:
         lines = session.rows(_IN_OTHER_FILES, parameter.name)
         return (str(lines[0]["setting"]) if lines else parameter.boot_val,)
     rows = session.rows(_SCOPED, parameter.name)
@@ -114,7 +118,7 @@ def _of_system(session: OperatorSession, parameter: Parameter) -> str:
 
 
 def _can_be_put_back(session: OperatorSession, parameter: Parameter, wanted: WantedParameter, stored: str) -> bool:
-    if wanted.scope.kind is ScopeKind.SYSTEM and is_unwritable_empty(parameter.name, stored):
+    if wanted.scope.is_system and is_unwritable_empty(parameter.name, stored):
         return not _without_line(session, parameter)
     written = as_written(parameter.name, stored)
     return written is None or same(parameter.name, written, stored)
@@ -122,7 +126,7 @@ def _can_be_put_back(session: OperatorSession, parameter: Parameter, wanted: Wan
 
 def _check_reset_empties(session: OperatorSession, parameter: Parameter, wanted: WantedParameter) -> None:
     name = parameter.name
-    if wanted.scope.kind is not ScopeKind.SYSTEM:
+    if not wanted.scope.is_system:
         raise ServerProblem(
             f"an empty {name} cannot be stored for a role or a database", "`pgtop-tune reset` removes its own value"
         )
@@ -203,7 +207,7 @@ def restoring(changes: Iterable[ParameterChange]) -> str:
     """Return the SQL that reverts changes by hand, the last change first."""
     backwards = tuple(changes)[::-1]
     texts = [str(statement(each.name, each.auto_conf_before, each.scope)) for each in backwards]
-    if any(each.scope.kind is ScopeKind.SYSTEM for each in backwards):
+    if any(each.scope.is_system for each in backwards):
         texts.append("SELECT pg_reload_conf()")
     return " ".join(f"{text};" for text in texts)
 
@@ -295,6 +299,72 @@ def out_of_order(have: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
         if current != meant:
             return tuple(wanted[index:])
     return ()
+
+
+_BY_NAME: Final = """
+SELECT (SELECT oid::bigint FROM pg_roles WHERE rolname = %s) AS role,
+       (SELECT oid::bigint FROM pg_database WHERE datname = %s) AS database
+"""
+_BY_OID: Final = """
+SELECT (SELECT rolname FROM pg_roles WHERE oid = %s::bigint) AS role,
+       (SELECT datname FROM pg_database WHERE oid = %s::bigint) AS database
+"""
+
+
+class PresentScope(Struct, frozen=True):
+    """Where the scope of a change is now.
+
+    Attributes:
+        change: With the names of now; as it was where its role or database is gone.
+        gone: That its role or database is gone, in words; "" where it is there.
+        renamed: That it has another name, in words; "" where it has not.
+    """
+
+    change: ParameterChange
+    gone: str = ""
+    renamed: str = ""
+
+
+def oids(session: OperatorSession, scope: Scope) -> tuple[int, int]:
+    """Return the oids of a scope's role and database, 0 for one that it does not have, or that is not there."""
+    if scope.is_system:
+        return 0, 0
+    found = session.rows(_BY_NAME, scope.role, scope.database)[0]
+    return found["role"] or 0, found["database"] or 0
+
+
+def present(session: OperatorSession, change: ParameterChange) -> PresentScope:
+    """Return the scope of a change as it is named now."""
+    scope = change.scope
+    if scope.is_system:
+        return PresentScope(change)
+    role_oid, database_oid = oids(session, scope)
+    if not (change.role_oid or change.database_oid):
+        # An older version wrote it, and knew names alone.
+        missing = _missing(scope, role=bool(role_oid), database=bool(database_oid))
+        return PresentScope(change, f"there is no {missing} any more, and this journal knows no oid" if missing else "")
+    names = session.rows(_BY_OID, change.role_oid, change.database_oid)[0]
+    missing = _missing(scope, role=names["role"] is not None, database=names["database"] is not None)
+    if missing:
+        again = (scope.role and role_oid != 0) if names["role"] is None else (scope.database and database_oid != 0)
+        another = "; the one that has its name now is another one" if again else ""
+        return PresentScope(change, f"{missing} was dropped, and its setting with it{another}")
+    now = replace(scope, role=names["role"] or "", database=names["database"] or "")
+    pairs = (("role", scope.role, now.role), ("database", scope.database, now.database))
+    renamed = "; ".join(f"{kind} {old} is {new} now" for kind, old, new in pairs if old != new)
+    return PresentScope(replace(change, scope=now), renamed=renamed)
+
+
+def named_now(session: OperatorSession, changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
+    """Return changes with the names that their roles and databases have now."""
+    return tuple(present(session, change).change for change in changes)
+
+
+def _missing(scope: Scope, *, role: bool, database: bool) -> str:
+    """The role or the database that a scope has and the server has not."""
+    if scope.role and not role:
+        return f"role {scope.role}"
+    return f"database {scope.database}" if scope.database and not database else ""
 
 
 def _past_blanks(text: str, at: int) -> int:

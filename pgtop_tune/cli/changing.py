@@ -455,7 +455,7 @@ async def _make(pending: PendingSets, planned: ChangeSet, terms: Terms, give_up:
     if terms.keep_within_s is None:
         if interrupted:
             raise asyncio.CancelledError
-        if any(each.scope.kind is ScopeKind.SYSTEM for each in made.parameters):
+        if any(each.scope.is_system for each in made.parameters):
             again = " --restart" if any(each.restart for each in made.parameters) else ""
             tell(f"`pgtop-tune revert --last{again}` reverts it")
         elif made.settings:

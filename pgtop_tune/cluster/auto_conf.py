@@ -56,15 +56,17 @@ def at_the_end(text: str, names: Sequence[str]) -> str:
     return text
 
 
-def read(data_directory: str) -> bytes:
-    """The file of a data directory; no link is followed, it might lead to another's secrets.
+def read(data_directory: str) -> str:
+    """Return the text of the file of a data directory, bytes that are not UTF-8 as surrogates.
+
+    No link is followed: it might lead to another account's secrets.
 
     Raises:
         ClusterProblem: It cannot be read.
     """
     try:
         with directory_at(data_directory) as data:
-            return data.read(FILE_NAME, _MOST_BYTES)
+            return data.read(FILE_NAME, _MOST_BYTES).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise ClusterProblem(f"{data_directory}/{FILE_NAME} cannot be read: {error.strerror}") from None
 
@@ -83,7 +85,7 @@ def is_writable(data_directory: str) -> bool:
         raise ClusterProblem(f"{data_directory} cannot be opened: {error.strerror}") from None
 
 
-def write(data_directory: str, content: bytes) -> None:
+def write(data_directory: str, text: str) -> None:
     """Replaces the file of a data directory, owned by whoever owns the directory; it is on the disk on return.
 
     Raises:
@@ -91,19 +93,19 @@ def write(data_directory: str, content: bytes) -> None:
     """
     try:
         with directory_at(data_directory) as data:
-            data.replace(FILE_NAME, content, data.mode_of(FILE_NAME, 0o600))
+            data.replace(FILE_NAME, text.encode("utf-8", "surrogateescape"), data.mode_of(FILE_NAME, 0o600))
     except OSError as error:
         raise ClusterProblem(f"{data_directory}/{FILE_NAME} cannot be written: {error.strerror}") from None
 
 
-def replace_file(target: Path, content: bytes) -> None:
-    """Give a file of ours a new content, whole and on the disk.
+def write_copy(target: Path, text: str) -> None:
+    """Write a text into a file of ours, whole and on the disk.
 
     Raises:
         OSError: It cannot be made; the old one is there.
     """
     with replacing(target) as file:
-        file.write(content)
+        file.write(text.encode("utf-8", "surrogateescape"))
         file.flush()
         os.fsync(file.fileno())
     directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)

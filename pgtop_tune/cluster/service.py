@@ -22,7 +22,7 @@ from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process.mount_namespace import directory_at
 
 _TIMEOUT_S: Final = 660.0
-"""Stopping and starting may take `managing.PATIENCE_S` each."""
+"""Stopping and starting may take `postmaster.PATIENCE_S` each."""
 _LIMITS: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK)
 _POLL_S: Final = 0.2
 _ENDING_S: Final = 2.0

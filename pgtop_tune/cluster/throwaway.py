@@ -7,6 +7,10 @@ print, and one directory of the server's account with sockets and data.
 from __future__ import annotations
 
 import os
+import pwd
+import re
+import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,15 +19,230 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
+from msgspec import Struct
+
 from pgtop_tune.base.errors import ClusterProblem
-from pgtop_tune.base.foreign_directory import ForeignDirectory, ForeignPath, is_private_place
-from pgtop_tune.base.safe_text import printable_lines
+from pgtop_tune.base.foreign_directory import ForeignDirectory, ForeignPath, handed_over, is_private_place
+from pgtop_tune.base.safe_text import printable, printable_lines
 from pgtop_tune.base.server_packages import own_libraries_hint
-from pgtop_tune.cluster import configuration
-from pgtop_tune.cluster.account import Account, copy_for_everybody, server_account
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.process import guard
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
+
+# The account of the server: PostgreSQL refuses to run as root.
+
+UNPRIVILEGED: Final = ("postgres", "nobody")
+"""Accounts taken when we are root, the first that exists."""
+
+_LOOK_TIMEOUT_S: Final = 10.0
+_NOT_COPIED: Final = shutil.ignore_patterns("*.a", "pgxs", "pkgconfig", "doc", "man", "locale")
+
+
+class Account(Struct, frozen=True):
+    """The account of the server.
+
+    Attributes:
+        name: For messages.
+        uid: User to change to; None where we are that user already.
+        gid: Its group; None where uid is.
+    """
+
+    name: str
+    uid: int | None = None
+    gid: int | None = None
+
+    def own(self, parent: Path, name: str) -> ForeignDirectory:
+        """Make a directory of the account in one of ours.
+
+        Raises:
+            OSError: It cannot be made or given away.
+        """
+        return handed_over(parent, name, self.uid, self.gid)
+
+    def take(self, directory: ForeignDirectory) -> None:
+        """Give an open directory to the account.
+
+        Raises:
+            OSError: We may not.
+        """
+        if self.uid is not None and self.gid is not None:
+            directory.give_to(self.uid, self.gid)
+
+    def can_enter(self, directory: Path) -> bool:
+        """Whether every directory on the way, and this one, lets the account in."""
+        if self.uid is None:
+            return os.access(directory, os.X_OK)
+        return self._succeeds(["/bin/sh", "-c", 'cd -- "$0"', str(directory)], {})
+
+    def can_run(self, binaries: Binaries) -> bool:
+        """Whether the account may run these programs where they are."""
+        return all(self.can_run_it(binaries, name) for name in ("postgres", "initdb"))
+
+    def can_run_it(self, binaries: Binaries, name: str) -> bool:
+        """Whether the account may run one of these programs where it is."""
+        return self.uid is None or self._succeeds([str(binaries.program(name)), "--version"], binaries.environment())
+
+    def _succeeds(self, command: list[str], extra: dict[str, str]) -> bool:
+        try:
+            answer = subprocess.run(
+                command,
+                user=self.uid,
+                group=self.gid,
+                extra_groups=[],
+                env={**os.environ, **extra},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=_LOOK_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return False
+        return answer.returncode == 0
+
+
+def server_account() -> Account:
+    """The account the server is to run as: ours, or an unprivileged one when we are root.
+
+    Raises:
+        ClusterProblem: We are root, and there is no such account or we may not change to it.
+    """
+    if os.geteuid() != 0:
+        return Account("this user")
+    for name in UNPRIVILEGED:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        account = Account(name, entry.pw_uid, entry.pw_gid)
+        if not account.can_enter(Path("/")):
+            raise ClusterProblem(
+                f"PostgreSQL does not run as root, and root may not become {name} here",
+                "run this as an ordinary user",
+            )
+        return account
+    raise ClusterProblem(
+        f"PostgreSQL does not run as root, and there is no user {' or '.join(UNPRIVILEGED)}",
+        "make one (useradd --system postgres) or run this as an ordinary user",
+    )
+
+
+def copy_for_everybody(binaries: Binaries, target: Path) -> Binaries:
+    """Copies an installation to where its server's account can reach it, for instance out of root's home.
+
+    Args:
+        target: An existing directory that the account can enter.
+
+    Returns:
+        The copy; its programs find their libraries by the same relative paths.
+
+    Raises:
+        ClusterProblem: It cannot be copied, or another account could lead us to files of ours through it.
+    """
+    root = binaries.bin_dir.parent
+    if os.geteuid() == 0 and not is_private_place(binaries.bin_dir):
+        raise ClusterProblem(
+            f"the programs in {binaries.bin_dir} are another account's, and root does not copy them",
+            "pass the directory of an installed server's programs with --pg-bin",
+        )
+    # A wheel keeps shared libraries beside the package, three levels above its programs: keep that distance.
+    copy = target / "package" / root.name
+    beside = [each for each in root.parent.parent.glob("*.libs") if each.is_dir()] if root.parent != Path("/") else []
+    try:
+        for part in ("bin", "lib", "share"):
+            if (root / part).is_dir():
+                shutil.copytree(root / part, copy / part, ignore=_NOT_COPIED)
+        for libraries in beside:
+            shutil.copytree(libraries, target / libraries.name)
+        for each in (target, *target.rglob("*")):
+            mode = each.stat().st_mode
+            each.chmod(mode | 0o055 if each.is_dir() or mode & 0o100 else mode | 0o044)
+    except (OSError, shutil.Error) as problem:
+        raise ClusterProblem(f"the programs in {binaries.bin_dir} cannot be copied: {problem}") from problem
+    library_path = binaries.library_path
+    if library_path is not None and library_path.is_relative_to(root):
+        library_path = copy / library_path.relative_to(root)
+    return Binaries(
+        bin_dir=copy / "bin",
+        version_num=binaries.version_num,
+        version=binaries.version,
+        origin=binaries.origin,
+        library_path=library_path,
+    )
+
+
+# The settings of the server as lines of a configuration file.
+
+SETTINGS_FILE: Final = "pgtop-tune.conf"
+STATEMENTS: Final = "pg_stat_statements"
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*\Z")
+_LIBRARY_DIRS: Final = ("lib", "lib/postgresql", "lib64", "lib64/pgsql")
+
+
+def default_settings(binaries: Binaries) -> dict[str, str]:
+    """What a throwaway server is set to where nobody asks for something else."""
+    settings = {"cluster_name": "pgtop-tune", "track_io_timing": "on"}
+    if has_statements(binaries):
+        settings["shared_preload_libraries"] = STATEMENTS
+    return settings
+
+
+def has_statements(binaries: Binaries) -> bool:
+    """Whether this installation comes with pg_stat_statements."""
+    root = binaries.bin_dir.parent
+    return any((root / each / f"{STATEMENTS}.so").exists() for each in _LIBRARY_DIRS)
+
+
+def configuration_lines(settings: Mapping[str, str]) -> str:
+    """The text of a configuration file.
+
+    Raises:
+        ClusterProblem: A name or a value that such a file cannot hold.
+    """
+    return "".join(f"{_checked_name(name)} = {_quoted_value(name, value)}\n" for name, value in settings.items())
+
+
+def write_settings(settings: Mapping[str, str], data: ForeignDirectory) -> None:
+    """Puts the settings into SETTINGS_FILE of a data directory, in place of what it held.
+
+    Raises:
+        ClusterProblem: A name or a value that such a file cannot hold.
+        OSError: It cannot be written.
+    """
+    data.replace(SETTINGS_FILE, configuration_lines(settings).encode())
+
+
+def read_settings(data: ForeignDirectory) -> str:
+    """The text of SETTINGS_FILE; "" where it is missing."""
+    try:
+        return data.read(SETTINGS_FILE).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def include_settings(data: ForeignDirectory) -> None:
+    """Makes a new cluster's postgresql.conf read SETTINGS_FILE.
+
+    Raises:
+        OSError: It cannot be read or written.
+    """
+    data.replace("postgresql.conf", data.read("postgresql.conf") + f"\ninclude '{SETTINGS_FILE}'\n".encode())
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.match(name):
+        raise ClusterProblem(f"{printable(name)} is not the name of a setting")
+    return name
+
+
+def _quoted_value(name: str, value: str) -> str:
+    if any(character in value for character in "\n\r\0"):
+        raise ClusterProblem(f"the value of {name} holds a line break", "give it on one line")
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
 
 SUPERUSER: Final = "postgres"
 PORT: Final = 5432
@@ -78,7 +297,7 @@ class Throwaway:
         """
         self.binaries = binaries
         self.bin_dir = binaries.bin_dir
-        self.has_statements = configuration.has_statements(binaries)
+        self.has_statements = has_statements(binaries)
         self.work_dir = work_dir
         self._programs = binaries
         self._account = account
@@ -209,8 +428,8 @@ class Throwaway:
             on_step("making the cluster")
             self._initdb()
             with self._data() as data:
-                configuration.include(data)
-                configuration.write(configuration.defaults(self.binaries), data)
+                include_settings(data)
+                write_settings(default_settings(self.binaries), data)
             if self.has_statements:
                 self._create_extension()
         on_step("starting the server")
@@ -231,14 +450,14 @@ class Throwaway:
     def _with(self, settings: Mapping[str, str] | None) -> Iterator[None]:
         """What starts it within this has the settings; where it fails, the next start has those of before."""
         with self._data() as data:
-            before = configuration.read(data)
+            before = read_settings(data)
             if settings is not None:
-                configuration.write({**configuration.defaults(self.binaries), **settings}, data)
+                write_settings({**default_settings(self.binaries), **settings}, data)
             try:
                 yield
             except ClusterProblem:
                 if self._home.has(_DATA):
-                    configuration.put(before, data)
+                    data.replace(SETTINGS_FILE, before.encode())
                 raise
 
     def _check_major(self) -> None:
@@ -262,7 +481,7 @@ class Throwaway:
         # template1 as well: databases that are made later have it then.
         for database in ("template1", "postgres"):
             arguments = ("--single", "-D", str(self.data_dir), "-F", database)
-            self._run("postgres", *arguments, statement=f"CREATE EXTENSION {configuration.STATEMENTS}\n")
+            self._run("postgres", *arguments, statement=f"CREATE EXTENSION {STATEMENTS}\n")
 
     def _run(self, program: str, *arguments: str, statement: str = "") -> None:
         """Run a program of the installation to its end, as the server's account; a statement is its standard input."""

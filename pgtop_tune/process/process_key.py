@@ -1,7 +1,9 @@
 """The identity of a process beyond its pid, which may belong to another program later; the boot that it belongs to.
 
-Source: /proc/PID/stat; clock_gettime(2), CLOCK_BOOTTIME; time_namespaces(7). Without /proc ps(1) has the start to the second; where ps has no start either (a container that
-hides /proc) the pid alone counts: a process of that pid is taken for the one that was meant, and is left alone.
+Without /proc ps(1) has the start to the second; where ps has no start either (a container that hides /proc) the pid
+alone counts: a process of that pid is taken for the one that was meant, and is left alone.
+
+Source: /proc/PID/stat; clock_gettime(2), CLOCK_BOOTTIME; time_namespaces(7).
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cluster.managing import Here, managed
-from pgtop_tune.cluster.postmaster import Postmaster, look
+from pgtop_tune.cluster.postmaster import Here, Postmaster, look, managed
 
 DATA: Final = "/srv/pg"
 CONF: Final = "/srv/pg/postgresql.conf"

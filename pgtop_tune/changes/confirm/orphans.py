@@ -23,7 +23,7 @@ from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, NotLetIn, 
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.journal import Journal, JournalText, journals, owed_bytes, read, read_all, write_owed
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange
+from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange, joined_notes
 from pgtop_tune.changes.model.change_set import Change, value_before
 from pgtop_tune.changes.model.pending_set import (
     NOT_CONFIRMED,
@@ -84,7 +84,7 @@ def refusal(problem: PgtopError) -> str:
     """Return what is said of a problem with sets that are to be looked after."""
     if not isinstance(problem, JournalProblem):
         return f"{CANNOT}: {problem.message}"
-    return "; ".join(filter(None, (f"{UNKNOWN}: {problem.message}", problem.hint)))
+    return joined_notes(f"{UNKNOWN}: {problem.message}", problem.hint)
 
 
 class PendingWatch:

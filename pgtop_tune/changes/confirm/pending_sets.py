@@ -226,7 +226,7 @@ class PendingSets:
     def reverted_by_hand(self, changes: Sequence[Change]) -> None:
         """Somebody has reverted changes: a set they belong to is not pending any more."""
         for change in changes:
-            self._forget(change.set_id or change.id)
+            self._forget(change.set_key)
 
     async def over(self, set_id: str) -> Settled:
         """Waits until a pending set was reverted; empty where that was not at its deadline or by a trip wire."""

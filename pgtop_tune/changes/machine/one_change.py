@@ -22,7 +22,7 @@ from pgtop_tune.base.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.base.units import MB, about
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine.announcements import Announcements, check_free, orphans_of, touched
-from pgtop_tune.changes.model.change import ChangeState, HostChange
+from pgtop_tune.changes.model.change import ChangeState, HostChange, joined_notes
 from pgtop_tune.changes.model.pending_set import NO_DEADLINE
 from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS
@@ -313,7 +313,7 @@ def make(
             announced.remove(change.set_id, change.id)
         journal.write(replace(change, state=ChangeState.FAILED, message=problem.message))
         raise
-    message = "; ".join(filter(None, (_objection(change, shown, root), _overridden(change, root))))
+    message = joined_notes(_objection(change, shown, root), _overridden(change, root))
     applied = replace(change, state=ChangeState.APPLIED, shown_after=shown, message=message)
     try:
         journal.write(applied)
@@ -392,7 +392,7 @@ def take_back(
         change,
         state=ChangeState.SUPERSEDED if left_alone else ChangeState.REVERTED,
         shown_after=_now(change, root),
-        message="; ".join(filter(None, (why, note, file))),
+        message=joined_notes(why, note, file),
     )
     if announced is not None:
         announced.remove(change.set_id, change.id)
@@ -400,7 +400,7 @@ def take_back(
     if not journal.unwritten:
         return reverted
     shows = f"{journal.unwritten}: it shows the change as in force until the next start"
-    return replace(reverted, message="; ".join(filter(None, (reverted.message, shows))))
+    return replace(reverted, message=joined_notes(reverted.message, shows))
 
 
 def _before(change: HostChange) -> dict[str, str]:

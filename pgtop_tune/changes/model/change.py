@@ -13,6 +13,11 @@ from typing import Final
 from msgspec import Struct
 
 
+def joined_notes(*notes: str) -> str:
+    """Return the notes that are there, as one sentence."""
+    return "; ".join(filter(None, notes))
+
+
 class WantedSetting(Struct, frozen=True):
     """A setting of the operating system as it is asked for.
 
@@ -74,6 +79,11 @@ class HostChange(Struct, frozen=True):
     until_ms: int | None = None
     until_boot_ms: int | None = None
     boot_clock: str = ""
+
+    @property
+    def set_key(self) -> str:
+        """Id of its set; its own where it is a single change."""
+        return self.set_id or self.id
 
 
 class Proof(Struct, frozen=True):
@@ -148,6 +158,11 @@ class Scope(Struct, frozen=True):
     role: str = ""
     database: str = ""
 
+    @property
+    def is_system(self) -> bool:
+        """Whether it is the whole server."""
+        return self.kind is ScopeKind.SYSTEM
+
 
 SYSTEM: Final = Scope()
 
@@ -214,6 +229,11 @@ class ParameterChange(Struct, frozen=True):
     database_oid: int = 0
     with_restart: bool = False
     displaced: bool = False
+
+    @property
+    def set_key(self) -> str:
+        """Id of its set; its own where it is a single change."""
+        return self.set_id or self.id
 
     def covers(self, other: ParameterChange) -> bool:
         """Whether both change the same parameter of the same role and database, whatever those were called."""

@@ -140,7 +140,7 @@ def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple
     for change in in_force:
         until_ms = None if change.kept else deadline_ms(change)
         if until_ms is not None:
-            set_id = change.set_id or change.id
+            set_id = change.set_key
             found.setdefault(set_id, []).append(change)
             deadlines[set_id] = min(until_ms, deadlines.get(set_id, until_ms))
     return tuple(
@@ -160,7 +160,7 @@ def outlived_losses(in_force: Iterable[ParameterChange], owners: Mapping[str, Se
     return tuple(
         change
         for change in in_force
-        if change.loss and change.kept and holder_of(change.set_id or change.id, change.by, owners) is Holder.NOBODY
+        if change.loss and change.kept and holder_of(change.set_key, change.by, owners) is Holder.NOBODY
     )
 
 

@@ -15,25 +15,24 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
-from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, RestartVerdict
+from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState
 from pgtop_tune.changes.ports import silent
-from pgtop_tune.changes.restart.offline import restore, restore_copy
+from pgtop_tune.changes.restart.offline import explaining, restore, restore_copy, values
 from pgtop_tune.changes.restart.returning import Return, ServerBefore, Waiting, runs
-from pgtop_tune.changes.restart.words import explaining, values
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.instances import seen
-from pgtop_tune.changes.start.checks import WAYS, checks
-from pgtop_tune.changes.start.facts import (
+from pgtop_tune.changes.start.checks import WAYS, check_possible, checks
+from pgtop_tune.changes.start.places import find_place, language_of, note_place
+from pgtop_tune.changes.start.trial import (
     ServerBeforeRestart,
     pending,
     restart_facts,
     server_before_restart,
 )
-from pgtop_tune.changes.start.places import find_place, language_of, note_place
 from pgtop_tune.changes.start.values import AT_START, values_after
 from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.changes.watchdogs import ENDED, RESTART_S
-from pgtop_tune.cluster.managing import PATRONI
+from pgtop_tune.cluster.postmaster import PATRONI
 from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
@@ -129,7 +128,7 @@ class RestartService:
         async with self._one_at_a_time:
             self._begin_waiting()
             if not anyway:
-                self._refuse(await self.plan(wanted))
+                check_possible((await self.plan(wanted)).checks)
             attempt = await self._begun(wanted)
             _check_reach(attempt.server, wanted)
             if self._given_up.is_set():
@@ -141,7 +140,7 @@ class RestartService:
             made = await self._control.apply_set(wanted, inner) if wanted else ()
             outcome = await self._restart(attempt, made, progress)
             if outcome.state is RestartState.CAME_UP and within_s is not None and made:
-                set_id = made[0].set_id or made[0].id
+                set_id = made[0].set_key
                 self._pending_ids.add(set_id)
                 await self._control.begin_deadline(set_id, within_s)
             return outcome
@@ -229,11 +228,6 @@ class RestartService:
         await self._control.ask(lambda session: check_lists(session, wanted))
         return server
 
-    def _refuse(self, plan: RestartPlan) -> None:
-        for check in plan.checks:
-            if check.verdict is RestartVerdict.IMPOSSIBLE:
-                raise ServerProblem(check.words, "; ".join(filter(None, (check.hint, "nothing was changed"))))
-
     async def _begun(self, wanted: Sequence[WantedParameter]) -> _Attempt:
         server = await self._server_before_restart(wanted)
         name, instance = await self._control.ask(lambda session: (self._control.journal_of(session), seen(session)))
@@ -304,7 +298,7 @@ class RestartService:
     ) -> RestartOutcome:
         moved = await self._noted_again(attempt)
         now: list[ParameterChange] = []
-        for set_id in dict.fromkeys(change.set_id or change.id for change in (*waiting, *made)):
+        for set_id in dict.fromkeys(change.set_key for change in (*waiting, *made)):
             now += await self._control.look_again(set_id)
         words = f"the server is back{moved} after {away_s:.1f} s"
         return RestartOutcome(
@@ -323,7 +317,7 @@ class RestartService:
     async def _not_restarted(self, made: tuple[ParameterChange, ...], ran: Ran) -> RestartOutcome:
         """It refused to end. What was just written must not surprise anybody at the next restart."""
         why = "the server was not restarted"
-        undone = await self._control.revert_set(made[0].set_id or made[0].id, why) if made else ()
+        undone = await self._control.revert_set(made[0].set_key, why) if made else ()
         return RestartOutcome(
             state=RestartState.NOT_RESTARTED, words=f"{why}: it still runs", changes=undone, log=ran.words
         )
@@ -374,7 +368,7 @@ class RestartService:
         await self._noted_again(attempt)
         why = f"the server did not come up: {log[-1]}" if log else "the server did not come up"
         undone: list[ParameterChange] = []
-        for set_id in dict.fromkeys(change.set_id or change.id for change in reversed(changes)):
+        for set_id in dict.fromkeys(change.set_key for change in reversed(changes)):
             undone += await self._control.revert_set(set_id, why)
         away_s = time.monotonic() - began_s
         words = f"it did not come up; it runs with its old values, after {away_s:.1f} s"

@@ -15,7 +15,7 @@ from typing import Final
 
 from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem
 from pgtop_tune.changes.journal import Journal, path_for, read
-from pgtop_tune.changes.model.change import ParameterChange, ScopeKind
+from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.restart.offline import restore
 from pgtop_tune.changes.restart.recovery import Known, holds_same_cluster, known_servers
 from pgtop_tune.changes.server.markers import restoring_sql
@@ -93,9 +93,7 @@ def by_hand(conninfo: ConnInfo, selection: ServerSelection, directory: Path | No
 
 def _keeping_out(changes: Sequence[ParameterChange], *, of_system: bool) -> tuple[ParameterChange, ...]:
     return tuple(
-        change
-        for change in changes
-        if decides(change.name, change.value) and (change.scope.kind is ScopeKind.SYSTEM or not of_system)
+        change for change in changes if decides(change.name, change.value) and (change.scope.is_system or not of_system)
     )
 
 

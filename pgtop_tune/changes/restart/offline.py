@@ -1,20 +1,26 @@
-"""Recovery while the server is down: restores the old values in postgresql.auto.conf. Blocking."""
+"""A server that is down: why it did not start, and the old values restored in its postgresql.auto.conf. Blocking."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.base.paths import NotOurs, read_own
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind
+from pgtop_tune.base.secret import without_secrets
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange
 from pgtop_tune.changes.server.markers import is_marker, marker_name
 from pgtop_tune.changes.server.one_change import is_ours
 from pgtop_tune.changes.statements import out_of_order, same
 from pgtop_tune.cluster import auto_conf
+from pgtop_tune.cluster.service import LogPiece
 from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.postgres.log_entries import LogEntry, log_entries
+from pgtop_tune.postgres.log_language import ENGLISH, LogLanguage
 
 
 def restore(place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:
@@ -31,15 +37,14 @@ def restore(place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:
         ClusterProblem: It cannot be read or written.
     """
     now = auto_conf.read(place.data_directory)
-    text = put_back(now.decode("utf-8", "surrogateescape"), changes)
-    content = text.encode("utf-8", "surrogateescape")
+    text = put_back(now, changes)
     copy = _copy(place)
-    if copy is not None and _lines(copy.decode("utf-8", "surrogateescape")) == _lines(text):
+    if copy is not None and _lines(copy) == _lines(text):
         # It says the same, and has the comments that ALTER SYSTEM drops.
-        content = copy
-    if content == now:
+        text = copy
+    if text == now:
         return False
-    auto_conf.write(place.data_directory, content)
+    auto_conf.write(place.data_directory, text)
     return True
 
 
@@ -53,13 +58,12 @@ def in_file(place: ServerPlace, changes: Sequence[ParameterChange]) -> tuple[Par
     Raises:
         ClusterProblem: The file cannot be read or written.
     """
-    now = auto_conf.read(place.data_directory)
-    text = now.decode("utf-8", "surrogateescape")
+    text = now = auto_conf.read(place.data_directory)
     for change in changes:
         text = auto_conf.with_value(text, marker_name(change.name), None)
-    if (content := text.encode("utf-8", "surrogateescape")) != now:
-        auto_conf.write(place.data_directory, content)
-    values = {name.lower(): value for name, value in auto_conf.settings(text).items()}
+    if text != now:
+        auto_conf.write(place.data_directory, text)
+    values = _by_name(text)
     return tuple(_as_in_file(change, values.get(change.name.lower())) for change in reversed(changes))
 
 
@@ -96,8 +100,8 @@ def restore_copy(
         return False
     now = auto_conf.read(place.data_directory)
     current, before = _by_name(now), _by_name(copy)
-    ours = {change.name.lower() for change in changes if change.scope.kind is ScopeKind.SYSTEM}
-    text = copy.decode("utf-8", "surrogateescape")
+    ours = {change.name.lower() for change in changes if change.scope.is_system}
+    text = copy
     for name in dict.fromkeys((*before, *current)):
         if name not in ours and current.get(name) != before.get(name):
             text = auto_conf.with_value(text, name, current.get(name))
@@ -106,20 +110,18 @@ def restore_copy(
         for name in sorted(ours & current.keys())
         if current[name] != before.get(name) and not _left_by_one(in_force, name, current[name])
     ]
-    content = text.encode("utf-8", "surrogateescape")
-    if content == now or (others and not sure(f"{', '.join(others)} in {place.data_directory}/{auto_conf.FILE_NAME}")):
+    if text == now or (others and not sure(f"{', '.join(others)} in {place.data_directory}/{auto_conf.FILE_NAME}")):
         return False
-    auto_conf.write(place.data_directory, content)
+    auto_conf.write(place.data_directory, text)
     return True
 
 
 def put_back(text: str, changes: Sequence[ParameterChange]) -> str:
     """The text without some changes, last first; what somebody else has set since is left alone. Pure."""
     for change in reversed(changes):
-        if change.scope.kind is not ScopeKind.SYSTEM:
+        if not change.scope.is_system:
             continue
-        current = {name.lower(): value for name, value in auto_conf.settings(text).items()}
-        now, before = current.get(change.name.lower()), change.auto_conf_before
+        now, before = _by_name(text).get(change.name.lower()), change.auto_conf_before
         if is_ours(change, now) and not same(change.name, now, before):
             text = auto_conf.with_value(text, change.name, before)
         elif not same(change.name, now, before):
@@ -136,10 +138,8 @@ def _in_order_again(text: str, change: ParameterChange) -> str:
     return auto_conf.at_the_end(text, out_of_order([name for name in have if name in wanted], wanted))
 
 
-def _by_name(content: bytes) -> dict[str, str]:
-    return {
-        name.lower(): value for name, value in auto_conf.settings(content.decode("utf-8", "surrogateescape")).items()
-    }
+def _by_name(text: str) -> dict[str, str]:
+    return {name.lower(): value for name, value in auto_conf.settings(text).items()}
 
 
 def _left_by_one(changes: Sequence[ParameterChange], name: str, value: str) -> bool:
@@ -150,12 +150,73 @@ def _lines(text: str) -> list[tuple[str, str]]:
     return [(name, value) for name, value in auto_conf.settings(text).items() if not is_marker(name)]
 
 
-def _copy(place: ServerPlace) -> bytes | None:
+def _copy(place: ServerPlace) -> str | None:
     if not place.copy:
         return None
     try:
-        return read_own(Path(place.copy))
+        return read_own(Path(place.copy)).decode("utf-8", "surrogateescape")
     except NotOurs as why:
         raise ClusterProblem(f"the copy is not used: {why}", why.hint) from None
     except OSError as error:
         raise ClusterProblem(f"{place.copy} cannot be read: {error.strerror}") from None
+
+
+# What the log says of a start that failed. Pure.
+
+_LOG_LINES: Final = 12
+_ENDED: Final = re.compile("database system is shut down")
+_GRAVE: Final = frozenset({"WARNING", "ERROR", "FATAL", "PANIC"})
+_SUMMARY: Final = re.compile(r"contains errors|^could not (?:load|create any)")
+"""What a server says once it has logged each fault of a file or an address (guc.c, postmaster.c)."""
+_BEGIN: Final = re.compile(r"^(?:starting (?:PostgreSQL|%s)|listening on)")
+_OF_PROGRAM: Final = re.compile(r"^(?:\S*/)?postgres: (.+)$", re.MULTILINE)
+"""What a server says before it has a log: with neither prefix nor severity (postmaster.c, write_stderr)."""
+
+
+def explaining(
+    pieces: Sequence[LogPiece], said: Sequence[str] = (), language: LogLanguage = ENGLISH
+) -> tuple[str, ...]:
+    """The lines of a log that explain why a server did not start, graver ones alone where there are any.
+
+    Args:
+        pieces: What it wrote while it was started.
+        said: What the program said that started it; used where the log has nothing.
+        language: Of the log.
+    """
+    ended = language.saying(_ENDED)
+    entries: list[LogEntry] = []
+    for piece in pieces:
+        entries += _since_the_end(log_entries(piece.file, piece.content, language).entries, ended)
+    grave = _with_causes(entries, language)
+    lines = [words for piece in pieces for words in _of_program(piece.content, ended)]
+    lines += [f"{entry.severity}:  {entry.message}" for entry in (grave or ([] if lines else entries))]
+    return tuple(dict.fromkeys(lines))[-_LOG_LINES:] or tuple(said)[-_LOG_LINES:]
+
+
+def _with_causes(entries: Sequence[LogEntry], language: LogLanguage) -> list[LogEntry]:
+    """Return the graver lines, each summary of faults with the lines of those faults before it."""
+    summary, begin = language.saying(_SUMMARY), language.saying(_BEGIN)
+    kept: list[LogEntry] = []
+    for at, entry in enumerate(entries):
+        if entry.severity in _GRAVE:
+            if summary.search(entry.message):
+                before = entries[max(at - _LOG_LINES, 0) : at]
+                kept += [fault for fault in before if fault.severity == "LOG" and not begin.search(fault.message)]
+            kept.append(entry)
+    return kept
+
+
+def _of_program(content: bytes, ended: re.Pattern[str]) -> list[str]:
+    since = ended.split(content.decode("utf-8", "replace"))[-1]
+    return [f"FATAL:  {without_secrets(words)}" for words in _OF_PROGRAM.findall(since)]
+
+
+def _since_the_end(entries: Sequence[LogEntry], ended: re.Pattern[str]) -> Sequence[LogEntry]:
+    """What follows the end of the server before; a server that does not start says so of its own end, too."""
+    last = next((at for at, entry in enumerate(entries) if ended.match(entry.message)), -1)
+    return entries[last + 1 :]
+
+
+def values(changes: Sequence[ParameterChange]) -> str:
+    """ "shared_buffers = 1GB, max_connections = 200": as they are shown now. Foreign text."""
+    return ", ".join(f"{change.name} = {change.shown_after}" for change in changes)

@@ -2,7 +2,7 @@
 Blocking.
 
 Whether what a journal says of starting a server is what we would have found ourselves: it is run, perhaps by root.
-Source: `managing`, whose argument lists these are.
+Source: `cluster/postmaster`, whose argument lists these are.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, read_all
-from pgtop_tune.changes.model.change import ParameterChange, ScopeKind
-from pgtop_tune.changes.restart.offline import in_file, restore, restore_copy
+from pgtop_tune.changes.model.change import ParameterChange
+from pgtop_tune.changes.restart.offline import explaining, in_file, restore, restore_copy
 from pgtop_tune.changes.restart.returning import now_at
-from pgtop_tune.changes.restart.words import explaining
 from pgtop_tune.changes.server.reverting import ServerSelection
 from pgtop_tune.changes.start.places import language_of
 from pgtop_tune.cluster.auto_conf import FILE_NAME
@@ -46,7 +45,7 @@ _WRITTEN_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def check_recorded(place: ServerPlace) -> None:
-    """Makes sure that a recorded place is one: its data directory its user's, its commands those of `managing`.
+    """Makes sure that a recorded place is one: its data directory its user's, its commands those of `cluster/postmaster`.
 
     Raises:
         ClusterProblem: It is not; nothing was run.
@@ -344,7 +343,7 @@ def _settled_in_file(
     """Write down that changes are taken back in the file of a server that stays down."""
     ids = {change.id for change in chosen}
     others = {change.name.lower() for change in journal.text().in_force if change.id not in ids}
-    of_file = [change for change in chosen if change.scope.kind is ScopeKind.SYSTEM]
+    of_file = [change for change in chosen if change.scope.is_system]
     # What a later change of the same parameter has to go back to is known to the journal alone.
     settled = in_file(place, [change for change in of_file if change.name.lower() not in others])
     journal.owe()

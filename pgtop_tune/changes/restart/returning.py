@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ConnectionProblem, NotLetIn
 from pgtop_tune.changes.journal import ServerName
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.start.facts import started_ms
+from pgtop_tune.changes.start.trial import started_ms
 from pgtop_tune.cluster.postmaster import Listening, listening, pid_of
 from pgtop_tune.model.instance import Instance, Kin, ServerPlace, kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint

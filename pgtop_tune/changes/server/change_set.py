@@ -17,7 +17,13 @@ from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, ServerProb
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.changes.journal import Journal
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
+from pgtop_tune.changes.model.change import (
+    ChangeState,
+    ParameterChange,
+    Terms,
+    WantedParameter,
+    joined_notes,
+)
 from pgtop_tune.changes.model.change_set import Refusal, RevertOutcome
 from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear
 from pgtop_tune.changes.server.instances import note_instance
@@ -39,12 +45,11 @@ from pgtop_tune.changes.server.one_change import (
     intended,
     objection,
     put_back,
+    unread_lines,
 )
-from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
-from pgtop_tune.changes.server.unread_files import unread_lines
 from pgtop_tune.changes.server.way_in import check_after, check_value_back, login_reads_old
 from pgtop_tune.changes.start.places import included_line
-from pgtop_tune.changes.statements import same
+from pgtop_tune.changes.statements import PresentScope, named_now, present, same
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.model.postgres import Parameter
 
@@ -151,12 +156,12 @@ def take_back(
         ServerProblem: This role may not reload; no change was made.
         ConnectionProblem: The connection went away; taking back again is safe.
     """
-    if any(each.scope.kind is ScopeKind.SYSTEM for each in changes):
+    if any(each.scope.is_system for each in changes):
         session.check_permitted()
     journal.owe()
     if certain:
         note_instance(session, journal)
-    of_file = any(change.scope.kind is ScopeKind.SYSTEM for change in changes)
+    of_file = any(change.scope.is_system for change in changes)
     included = included_line(session) if of_file else ""
     unread = unread_lines(session, {change.name.lower() for change in changes}) if of_file else ()
     unread_words = without_secrets("; ".join(f"{line.name} = {line.value} of {line.place}" for line in unread))
@@ -185,7 +190,7 @@ def take_back(
     settled = dropped
     for change in _read_back(session, back, ChangeState.REVERTED):
         done = put[change.id]
-        is_lost = included and done.wrote and change.scope.kind is ScopeKind.SYSTEM
+        is_lost = included and done.wrote and change.scope.is_system
         why_so = (
             why,
             lost if is_lost else "",
@@ -197,14 +202,14 @@ def take_back(
         notes = (*why_so, "" if done.note else change.message)
         state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
         displaced = change.kept and not (at_once or done.wrote or done.handed_on)
-        message = "; ".join(filter(None, notes))
+        message = joined_notes(*notes)
         settled.append(replace(change, state=state, message=message, displaced=displaced))
     journal.write(*settled)
     if certain:
         _note_file(session, journal)
     if journal.unwritten:
         shows = f"{journal.unwritten}: it shows the change as in force until the next start"
-        settled = [replace(change, message="; ".join(filter(None, (change.message, shows)))) for change in settled]
+        settled = [replace(change, message=joined_notes(change.message, shows)) for change in settled]
     return RevertOutcome(
         settled=tuple(settled),
         written=frozenset(identity for identity, done in put.items() if done.wrote),
@@ -217,7 +222,7 @@ def _dropped(found: PresentScope, why: str) -> ParameterChange:
     known = bool(found.change.role_oid or found.change.database_oid)
     state = ChangeState.REVERTED if known else ChangeState.SUPERSEDED
     words = found.gone if known else f"left alone: {found.gone}"
-    return replace(found.change, state=state, shown_after=_DEFAULT, message="; ".join(filter(None, (why, words))))
+    return replace(found.change, state=state, shown_after=_DEFAULT, message=joined_notes(why, words))
 
 
 def look_again(
@@ -289,7 +294,7 @@ def _mark(
         if problem.sqlstate not in (_INSUFFICIENT_PRIVILEGE, _UNKNOWN_NAME):
             raise
         names = ", ".join(change.name for change in changes)
-        act = "ALTER SYSTEM" if changes[0].scope.kind is ScopeKind.SYSTEM else "SET"
+        act = "ALTER SYSTEM" if changes[0].scope.is_system else "SET"
         markers = ", ".join(marker_name(change.name) for change in changes)
         visible = "see that it is being changed, and not its deadline" if session.direct else "see nothing of it"
         tell(
@@ -304,7 +309,7 @@ def _mark(
 
 def _marked(session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> frozenset[Target]:
     """Parameters with a marker of this journal: until it goes, nobody else changes them."""
-    own_ids = {change.set_id or change.id for change in journal.text().changes}
+    own_ids = {change.set_key for change in journal.text().changes}
     with session.plain_words():
         texts = stored_markers(session, targets_of(changes))
     markers = {target: decoded(text) for target, text in texts.items()}
@@ -357,13 +362,13 @@ def _stay_out(
 
     def write(change: ParameterChange, value: str | None) -> None:
         session.alter(change.name, value, change.scope)
-        if change.scope.kind is ScopeKind.SYSTEM:
+        if change.scope.is_system:
             session.reload([change.name])
 
     for change in changes:
         if change.id not in put or not put[change.id].wrote or not login_reads_old(change):
             continue
-        if change.scope.kind is ScopeKind.SYSTEM:
+        if change.scope.is_system:
             session.reload([change.name])
         try:
             check_after(session, [replace(change, value=change.auto_conf_before)])
@@ -391,7 +396,7 @@ def _read_back(
 ) -> tuple[ParameterChange, ...]:
     """Reloads where a change needs it, and reads all of them in this session."""
     fault, found = "", dict[str, Parameter]()
-    system = [change.name for change in changes if change.scope.kind is ScopeKind.SYSTEM]
+    system = [change.name for change in changes if change.scope.is_system]
     lines: dict[str, str] = {}
     if system:
         fault, parameters = session.reload(system)
@@ -402,7 +407,7 @@ def _read_back(
         found |= {parameter.name: parameter for parameter in session.parameters(others)}
     settled = []
     for change in changes:
-        of_system = change.scope.kind is ScopeKind.SYSTEM
+        of_system = change.scope.is_system
         # Our session has what its role and database had when it began.
         stored = lines.get(change.name.lower()) if of_system else session.stored(change.name, change.scope)
         settled.append(_as_read(change, state, found.get(change.name), stored, fault if of_system else ""))
@@ -413,7 +418,7 @@ def _as_read(
     change: ParameterChange, state: ChangeState, after: Parameter | None, stored: str | None, fault: str
 ) -> ParameterChange:
     """A change after reading it back; pg_settings shows no parameter without its library."""
-    of_system = change.scope.kind is ScopeKind.SYSTEM
+    of_system = change.scope.is_system
     shown = after.shown if of_system and after is not None else stored or _DEFAULT
     if after is None:
         message = _NO_LIBRARY

@@ -32,7 +32,7 @@ from pgtop_tune.base.errors import PendingElsewhere, PgtopError, ServerProblem, 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.journal import Journal, read_all
-from pgtop_tune.changes.model.change import Scope, ScopeKind
+from pgtop_tune.changes.model.change import Scope
 from pgtop_tune.changes.model.pending_set import GRACE_S
 from pgtop_tune.changes.server.markers import (
     Marker,
@@ -309,7 +309,7 @@ def clear(session: OperatorSession, leftovers: Iterable[Leftover], tell: Callabl
             restart = any(overview.context == "postmaster" for overview in session.parameters([name]))
             tell(f"{orphan_words(entry.target, entry.marker)}{'; that takes effect with a restart' if restart else ''}")
             reverted.append(entry.marker.name)
-            of_system = of_system or scope.kind is ScopeKind.SYSTEM
+            of_system = of_system or scope.is_system
     if of_system:
         session.reload(reverted)
     return frozenset(name.lower() for name in reverted)
@@ -377,7 +377,7 @@ class OwnSets:
     @classmethod
     def of(cls, journal: Journal, set_ids: Iterable[str] = ()) -> Self:
         """Those of an open journal's account, and of a program's claims."""
-        return cls({*set_ids, *(change.set_id or change.id for change in journal.text().changes)}, journal.path.parent)
+        return cls({*set_ids, *(change.set_key for change in journal.text().changes)}, journal.path.parent)
 
     def has(self, set_id: str) -> bool:
         """Return whether a set is one of them."""
@@ -453,13 +453,10 @@ def _trusted(session: OperatorSession, lock: _Lock, target: Target) -> bool:
     elif session.major >= _SINCE_PARAMETER_PRIVILEGES:
         conditions.append((_GRANTED, (role, name)) if name else (_GRANTED_ANY, (role,)))
     text = " OR ".join(condition for condition, _ in conditions)
-    try:
-        with session.plain_words():
-            arguments = [argument for _, entry in conditions for argument in entry]
-            return bool(session.rows(f"SELECT {text} AS trusted", *arguments)[0]["trusted"])
-    except ServerProblem:
-        # The role was dropped meanwhile.
-        return False
+    arguments = [argument for _, entry in conditions for argument in entry]
+    # None where the role was dropped meanwhile.
+    rows = session.try_rows(f"SELECT {text} AS trusted", *arguments)
+    return bool(rows and rows[0]["trusted"])
 
 
 def _unsafe(session: OperatorSession, target: Target, marker: Marker) -> PendingElsewhere | None:
@@ -503,7 +500,7 @@ def _pending(target: Target, marker: Marker, remaining_ms: int | None, lock: _Lo
     else:
         when = f"at {_deadline(remaining_ms)}"
     reverts = "it is being confirmed" if marker.kept else f"it reverts to {_old(marker)} {when}"
-    scope = "" if target[1].kind is ScopeKind.SYSTEM else f" for {said(target[1])}"
+    scope = "" if target[1].is_system else f" for {said(target[1])}"
     later = "try again then" if remaining_ms is not None else f"`{_without_marker(target)}` in psql gives up its revert"
     return PendingElsewhere(
         f"{_value(marker)} is pending confirmation{scope} by {owner}: {reverts}",
@@ -539,7 +536,7 @@ def orphan_words(target: Target, marker: Marker) -> str:
 
 
 def _left_by(target: Target, marker: Marker) -> str:
-    scope = "" if target[1].kind is ScopeKind.SYSTEM else f" for {said(target[1])}"
+    scope = "" if target[1].is_system else f" for {said(target[1])}"
     deadline = f", deadline {wall_clock(marker.until_ms)} at the server" if marker.until_ms else ""
     return f"{_value(marker)}{scope} was left by {_who(marker.by)}{deadline}"
 

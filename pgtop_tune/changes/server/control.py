@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from pgtop_tune.base.errors import JournalProblem, PendingElsewhere, ServerProblem, UnsafeChange
-from pgtop_tune.base.secret import without_secrets
+from pgtop_tune.base.errors import JournalProblem, PendingElsewhere, ServerProblem
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, lines_of, read_all
 from pgtop_tune.changes.model.change import (
     SYSTEM,
@@ -20,7 +19,6 @@ from pgtop_tune.changes.model.change import (
     ParameterChange,
     Proof,
     Scope,
-    ScopeKind,
     Terms,
     WantedParameter,
 )
@@ -48,7 +46,7 @@ from pgtop_tune.changes.server.claims import (
 )
 from pgtop_tune.changes.server.instances import OwnJournals
 from pgtop_tune.changes.server.markers import restoring_sql
-from pgtop_tune.changes.server.one_change import Rules, SeenValue, unlocked_losses, with_reset_values
+from pgtop_tune.changes.server.one_change import Rules, SeenValue, check_unread, unlocked_losses, with_reset_values
 from pgtop_tune.changes.server.proof import prove
 from pgtop_tune.changes.server.reverting import (
     OUTLIVED,
@@ -58,7 +56,6 @@ from pgtop_tune.changes.server.reverting import (
     take_back_from,
 )
 from pgtop_tune.changes.server.session_runner import SessionRunner
-from pgtop_tune.changes.server.unread_files import changed_rule_files, unread_lines
 from pgtop_tune.changes.start.places import check_auto_conf, find_place, note_place
 from pgtop_tune.changes.start.trial import StartTrials, check_taken
 from pgtop_tune.changes.statements import statement
@@ -131,7 +128,7 @@ class PostgresControl:
 
     def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
         """The exact SQL `apply` would run, for the screen."""
-        reload = f" {_RELOAD};" if scope.kind is ScopeKind.SYSTEM else ""
+        reload = f" {_RELOAD};" if scope.is_system else ""
         return f"{statement(name, value, scope)};{reload}"
 
     async def apply(self, name: str, value: str | None) -> ParameterChange:
@@ -395,12 +392,12 @@ class PostgresControl:
         ordered = in_order(wanted, current)
         way_in.check_before(session, valued, current, ends=terms.keep_within_s is not None)
         with Journal(self._journals.own(session), self.directory) as journal:
-            of_system = any(parameter.scope.kind is ScopeKind.SYSTEM for parameter in wanted)
+            of_system = any(parameter.scope.is_system for parameter in wanted)
             if of_system:
                 session.check_permitted()
                 session.check_alter_system()
                 check_auto_conf(session, self._place(session), self._tell_once)
-                self._check_unread(session, wanted, terms)
+                check_unread(session, self._rules, wanted, terms)
                 # A restart has asked for itself, and its operator may have gone on in spite of the answer.
                 if not terms.with_restart:
                     self._trials.check(session, self._place(session), ordered, current)
@@ -411,7 +408,7 @@ class PostgresControl:
                 terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])
 
             def watched(changes: Sequence[ParameterChange]) -> None:
-                set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
+                set_id, until_ms = changes[0].set_key, changes[0].until_ms
                 if until_ms is not None or at_stake:
                     self._held.own(
                         journal,
@@ -450,21 +447,6 @@ class PostgresControl:
             self._hold(journal, made)
             return made
 
-    def _check_unread(self, session: OperatorSession, wanted: Sequence[WantedParameter], terms: Terms) -> None:
-        """Make sure that the reload brings no unsafe value of a file that nobody has loaded yet."""
-        if not self._rules.fenced:
-            return
-        for line in unread_lines(session, {each.name.lower() for each in wanted}):
-            permitted = self._rules.allow_unsafe or not line.risk.loses_data
-            if not (permitted and line.name in terms.confirmed) and line.risk.locked(ends=False):
-                raise UnsafeChange(
-                    f"the reload would put {without_secrets(f'{line.name} = {line.value}')} of {line.place} into force,"
-                    f" which {line.risk.words}",
-                    "take that line out, or run `SELECT pg_reload_conf()` in psql first; nothing was changed",
-                )
-        for path in changed_rule_files(session):
-            self._rules.tell(f"{path} was changed since the server loaded it: this reload puts it into force")
-
     def _tell_once(self, message: str) -> None:
         if message not in self._told:
             self._told.add(message)
@@ -483,7 +465,7 @@ class PostgresControl:
             return
         known = () if text.instance is None else (text.instance,)
         lines = lines_of(text.server, *known, *changes)
-        self._held.hold(changes[0].set_id or changes[0].id, journal.path, lines)
+        self._held.hold(changes[0].set_key, journal.path, lines)
 
     @contextmanager
     def _claimed(
@@ -501,9 +483,7 @@ class PostgresControl:
             claim, claimed_targets = self._experiment, (EXPERIMENT, *targets)
         with claimed(session, own_sets, self._claims, claim, claimed_targets) as claims:
             claims.check_free()
-            pending_notes(
-                session, (name for name, scope in targets if scope.kind is ScopeKind.SYSTEM), self._rules.tell
-            )
+            pending_notes(session, (name for name, scope in targets if scope.is_system), self._rules.tell)
             yield clear(session, claims.leftovers, self._rules.tell)
         if claim != self._experiment and claim not in self._held.guarded:
             self._claims.withdraw(session, claim)
@@ -521,7 +501,7 @@ class PostgresControl:
         def taken_back(session: OperatorSession) -> RevertOutcome:
             done = take_back_from(session, self._journals.find(session), selection, why)
             texts = (known_journal.text for known_journal in self._journals.find(session).known)
-            in_force = {change.set_id or change.id for text in texts for change in text.in_force}
+            in_force = {change.set_key for text in texts for change in text.in_force}
             for set_id in self._claims.set_ids - in_force - {self._experiment}:
                 self._claims.withdraw(session, set_id)
             return done
@@ -529,8 +509,8 @@ class PostgresControl:
         outcome = await self._runner.run(taken_back)
         undone = outcome.settled
         self._look_again(undone)
-        still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
-        for set_id in {change.set_id or change.id for change in undone} - still:
+        still = {change.set_key for change in (each.change for each in outcome.refused)}
+        for set_id in {change.set_key for change in undone} - still:
             self._held.forget(set_id)
             if not hold:
                 self._held.dismiss(set_id)
@@ -541,7 +521,7 @@ class PostgresControl:
         """What our operator is shown now is what our own change brought."""
         at_ms = now_ms()
         for change in changes:
-            if change.scope.kind is ScopeKind.SYSTEM and change.name in self._seen:
+            if change.scope.is_system and change.name in self._seen:
                 self._seen[change.name] = SeenValue(change.shown_after, at_ms)
 
     async def _undone(self, selection: ServerSelection) -> tuple[ParameterChange, ...]:
@@ -563,7 +543,7 @@ class PostgresControl:
         if not self._begun(self._journals.read(session)):
             return
         with Journal(self._journals.own(session), self.directory) as journal:
-            for set_id in dict.fromkeys(each.set_id or each.id for each in self._begun(journal.text())):
+            for set_id in dict.fromkeys(each.set_key for each in self._begun(journal.text())):
                 change_set.settle(session, journal, of_set(set_id)(journal.text().in_force))
 
     def _begun(self, text: JournalText) -> tuple[ParameterChange, ...]:

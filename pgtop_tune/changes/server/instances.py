@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.base.foreign_answers import check_shape
 from pgtop_tune.changes.journal import Journal, JournalCopy, JournalText, ServerName, path_for, read, read_all
 from pgtop_tune.changes.model.change import ParameterChange
@@ -254,11 +253,7 @@ def _word(session: OperatorSession, text: str) -> str:
 
 def _row(session: OperatorSession, text: str, *arguments: object) -> dict[str, int | None]:
     """A row of a question that a server may refuse all the same, for instance by SELinux."""
-    try:
-        with session.plain_words():
-            return session.rows(text, *arguments)[0]
-    except ServerProblem:
-        return {}
+    return (session.try_rows(text, *arguments) or [{}])[0]
 
 
 class OwnJournals:

@@ -25,8 +25,7 @@ from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Scope, ScopeKind, WantedParameter
 from pgtop_tune.changes.model.pending_set import deadline_ms
-from pgtop_tune.changes.server.scopes import named_now, present
-from pgtop_tune.changes.statements import is_unwritable_empty, restoring, same, statement
+from pgtop_tune.changes.statements import is_unwritable_empty, named_now, present, restoring, same, statement
 from pgtop_tune.model.instance import Instance
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def restoring_sql(changes: Sequence[ParameterChange]) -> str:
     for change in changes:
         name = marker_name(change.name)
         if not change.kept:
-            known = f"SET {name} = ''; " if change.scope.kind is ScopeKind.SYSTEM else ""
+            known = f"SET {name} = ''; " if change.scope.is_system else ""
             texts.append(f"{known}{statement(name, None, change.scope)};")
     return " ".join(texts)
 
@@ -198,12 +197,12 @@ def stored_markers(session: OperatorSession, targets: Iterable[Target]) -> dict[
         ServerProblem: The server's files cannot be read.
     """
     renewed = list(targets)
-    of_system = any(scope.kind is ScopeKind.SYSTEM for _, scope in renewed)
+    of_system = any(scope.is_system for _, scope in renewed)
     lines = {name.lower(): value for name, value in session.auto_conf_lines().items()} if of_system else {}
     texts: dict[Target, str] = {}
     for name, scope in renewed:
         marker = marker_name(name)
-        text = lines.get(marker) if scope.kind is ScopeKind.SYSTEM else session.stored(marker, scope)
+        text = lines.get(marker) if scope.is_system else session.stored(marker, scope)
         if text is not None:
             texts[name, scope] = text
     return texts
@@ -247,11 +246,8 @@ def narrower_markers(session: OperatorSession, name: str) -> tuple[tuple[Scope, 
 def server_clock(session: OperatorSession) -> ServerMoment:
     """Return the time at the server; since its boot, too, where the role may read that."""
     now_ms = int(session.rows(_NOW)[0]["now_ms"])
-    try:
-        with session.plain_words():
-            boot = session.rows(_BOOT)[0] if session.rows(_MAY_READ)[0]["may_read"] else {}
-    except ServerProblem:
-        boot = {}
+    permitted = (session.try_rows(_MAY_READ) or [{}])[0].get("may_read")
+    boot = ((permitted and session.try_rows(_BOOT)) or [{}])[0]
     return ServerMoment(now_ms, boot.get("boot_id") or "", float(boot.get("since_boot_s") or 0.0))
 
 
@@ -276,7 +272,7 @@ def renew(
         ServerProblem: This role may not write one (42501), or the server refuses.
     """
     text = journal.text()
-    own_ids = {change.set_id or change.id for change in text.changes}
+    own_ids = {change.set_key for change in text.changes}
     distinct = tuple(dict.fromkeys(targets))
     stored = stored_markers(session, distinct)
     clock: ServerMoment | None = None
@@ -331,7 +327,7 @@ def _marker(
     kept: Collection[str],
 ) -> Marker:
     first, last = pending[0], pending[-1]
-    set_id = last.set_id or last.id
+    set_id = last.set_key
     owner = text.owners.get(set_id)
     ends_ms = [deadline_ms(change) for change in pending]
     marker = Marker(
@@ -357,7 +353,7 @@ def _marker(
     return replace(
         marker,
         was=first.auto_conf_before,
-        shown=first.shown_before if first.scope.kind is ScopeKind.SYSTEM else "",
+        shown=first.shown_before if first.scope.is_system else "",
         now=tuple(dict.fromkeys(change.value for change in pending)),
     )
 

@@ -1,6 +1,6 @@
 """One change of a parameter: the value it replaces, its undo, and the result of reading it back. Blocking.
 
-What the door to the server is handed: the durability fence, and how to write down where the server is.
+The fence before it: values, typed or read from the files by its reload, that are not safe.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ChangedMeanwhile, ServerProblem, UnsafeChange, UsageProblem
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.changes.journal import Journal
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
+from pgtop_tune.changes.model.change import (
+    ChangeState,
+    ParameterChange,
+    Terms,
+    WantedParameter,
+    joined_notes,
+)
 from pgtop_tune.changes.model.pending_set import NO_DEADLINE, deadline_in, now_ms
-from pgtop_tune.changes.server.scopes import oids
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import (
     check_list,
     is_unwritable_empty,
+    oids,
     out_of_order,
     said,
     same,
     values_after_reset,
 )
-from pgtop_tune.metrics.setting_risks import risk_of
-from pgtop_tune.metrics.value_risks import RiskClass
+from pgtop_tune.metrics.setting_risks import RISKS, risk_of
+from pgtop_tune.metrics.value_risks import RiskClass, ValueRisk
+from pgtop_tune.model.parameter_values import parse, parse_bool
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.process.process_key import own_name
 
@@ -105,6 +112,92 @@ def unlocked_losses(
     return losses
 
 
+# Lines of the server's files that are not in force yet: the reload of any change puts them into force.
+#
+# Source: pg_file_settings and pg_settings (reset_val, source); pg_conf_load_time().
+
+_UNREAD: Final = """
+SELECT DISTINCT ON (s.name) s.name, f.setting AS value, coalesce(s.reset_val, '') AS in_force, s.unit, s.vartype,
+       f.sourcefile, f.sourceline
+  FROM pg_file_settings f JOIN pg_settings s ON lower(s.name) = lower(f.name)
+ WHERE f.error IS NULL AND s.name = ANY(%s) AND s.context NOT IN ('postmaster', 'internal')
+   AND s.source IN ('default', 'configuration file')
+ ORDER BY s.name, f.seqno DESC
+"""
+"""Of the other sources a role, a database, the start of the server or our session wins over every file."""
+_CHANGED_RULES: Final = """
+SELECT setting AS path FROM pg_settings
+ WHERE name IN ('hba_file', 'ident_file') AND (pg_stat_file(setting, true)).modification > pg_conf_load_time()
+"""
+
+
+class UnreadLine(Struct, frozen=True):
+    """A value of a file that is not in force, and not safe.
+
+    Attributes:
+        name: Setting.
+        value: As the file has it. Foreign text.
+        place: File and line.
+        risk: Of the value.
+    """
+
+    name: str
+    value: str
+    place: str
+    risk: ValueRisk
+
+
+def unread_lines(session: OperatorSession, apart_from: Collection[str] = ()) -> tuple[UnreadLine, ...]:
+    """Return the lines with unsafe values that a reload puts into force; none where the role may not see the files.
+
+    Args:
+        session: To the server.
+        apart_from: Parameters that are being changed, in lower case.
+    """
+    names = [name for name in RISKS if name not in apart_from]
+    rows = [row for row in session.try_rows(_UNREAD, names) or () if not _is_same(row)]
+    parameters = {parameter.name: parameter for parameter in session.parameters([row["name"] for row in rows])}
+    return tuple(
+        UnreadLine(name=row["name"], value=row["value"], place=f"{row['sourcefile']}:{row['sourceline']}", risk=risk)
+        for row in rows
+        if (risk := risk_of(row["name"], row["value"], parameters.get(row["name"]))) is not None
+    )
+
+
+def changed_rule_files(session: OperatorSession) -> tuple[str, ...]:
+    """Return the files of access rules that were changed since they were loaded; none where the role may not look."""
+    return tuple(str(row["path"]) for row in session.try_rows(_CHANGED_RULES) or ())
+
+
+def _is_same(row: Mapping[str, str]) -> bool:
+    value, in_force = row["value"] or "", row["in_force"]
+    try:
+        if row["vartype"] == "bool":
+            return parse_bool(value) == parse_bool(in_force)
+        if row["vartype"] in ("integer", "real"):
+            whole = row["vartype"] == "integer"
+            return parse(value, row["unit"] or "", integer=whole) == parse(in_force, row["unit"] or "", integer=whole)
+    except UsageProblem:
+        return False
+    return value.lower() == in_force.lower()
+
+
+def check_unread(session: OperatorSession, rules: Rules, wanted: Sequence[WantedParameter], terms: Terms) -> None:
+    """Make sure that the reload brings no unsafe value of a file that nobody has loaded yet."""
+    if not rules.fenced:
+        return
+    for line in unread_lines(session, {each.name.lower() for each in wanted}):
+        permitted = rules.allow_unsafe or not line.risk.loses_data
+        if not (permitted and line.name in terms.confirmed) and line.risk.locked(ends=False):
+            raise UnsafeChange(
+                f"the reload would put {without_secrets(f'{line.name} = {line.value}')} of {line.place} into force,"
+                f" which {line.risk.words}",
+                "take that line out, or run `SELECT pg_reload_conf()` in psql first; nothing was changed",
+            )
+    for path in changed_rule_files(session):
+        rules.tell(f"{path} was changed since the server loaded it: this reload puts it into force")
+
+
 _AUTO_CONF: Final = "postgresql.auto.conf"
 _FILE: Final = "configuration file"
 _NEW_SESSIONS_ONLY: Final = frozenset({"backend", "superuser-backend"})
@@ -136,7 +229,7 @@ def intended(
     deadline = NO_DEADLINE if terms.keep_within_s is None else deadline_in(terms.keep_within_s)
     is_set = len(wanted) > 1 or terms.keep_within_s is not None
     set_id = terms.set_id or (uuid.uuid4().hex[:12] if is_set else "")
-    lines = list(session.auto_conf()) if any(each.scope.kind is ScopeKind.SYSTEM for each in wanted) else []
+    lines = list(session.auto_conf()) if any(each.scope.is_system for each in wanted) else []
     found: list[ParameterChange] = []
     for each in wanted:
         before = session.parameter(each.name)
@@ -147,14 +240,14 @@ def intended(
         check_list(session, before, each, stored)
         empty = each.value is not None and is_unwritable_empty(before.name, each.value)
         role_oid, database_oid = oids(session, each.scope)
-        follow = _following(lines, before.name, each) if each.scope.kind is ScopeKind.SYSTEM else ()
+        follow = _following(lines, before.name, each) if each.scope.is_system else ()
         found.append(
             ParameterChange(
                 id=uuid.uuid4().hex[:12],
                 at_ms=at_ms,
                 name=before.name,
                 value=None if empty else each.value,
-                shown_before=before.shown if each.scope.kind is ScopeKind.SYSTEM or stored is None else stored,
+                shown_before=before.shown if each.scope.is_system or stored is None else stored,
                 auto_conf_before=stored,
                 source_before=before.source,
                 state=ChangeState.INTENDED,
@@ -199,7 +292,7 @@ def check_unchanged(change: ParameterChange, seen: SeenValue | None, others: Seq
         return
     theirs = [other for other in others if other.covers(change) and other.by != change.by]
     newer = next((other for other in reversed(theirs) if other.at_ms > seen.at_ms), None)
-    differs = change.scope.kind is ScopeKind.SYSTEM and change.shown_before != seen.shown
+    differs = change.scope.is_system and change.shown_before != seen.shown
     if newer is None and not differs:
         return
     now = change.auto_conf_before if newer is not None and change.auto_conf_before is not None else change.shown_before
@@ -256,8 +349,8 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
     elif not same(name, now, before):
         note = f"left alone: another user has set it to {now} since" if now is not None else "left alone: reset since"
         return PutBack(superseded=True, note=note)
-    order = _in_order_again(session, change) if change.scope.kind is ScopeKind.SYSTEM else ""
-    return PutBack(wrote=wrote, note="; ".join(filter(None, ("" if wrote else ALREADY, order))))
+    order = _in_order_again(session, change) if change.scope.is_system else ""
+    return PutBack(wrote=wrote, note=joined_notes("" if wrote else ALREADY, order))
 
 
 def is_ours(change: ParameterChange, now: str | None) -> bool:
@@ -272,7 +365,7 @@ def is_ours(change: ParameterChange, now: str | None) -> bool:
 def objection(change: ParameterChange, after: Parameter, wanted: str | None) -> str:
     """Why the value read back is not the one asked for; "" when it is."""
     later = _takes_effect_later(change, after, wanted)
-    if later or wanted is None or change.scope.kind is not ScopeKind.SYSTEM:
+    if later or wanted is None or not change.scope.is_system:
         return later
     if after.source != _FILE:
         return f"overridden ({after.source}): sessions like ours still have {after.shown}"
@@ -291,13 +384,13 @@ def difference(change: ParameterChange, after: Parameter) -> str:
         # The server says that a line taken out waits for a restart, also where it never was in force (guc-file.l).
         return ""
     later = _takes_effect_later(change, after, change.auto_conf_before)
-    if later or change.scope.kind is not ScopeKind.SYSTEM or after.shown == change.shown_before:
+    if later or not change.scope.is_system or after.shown == change.shown_before:
         return later
     return f"{after.sourcefile or after.source} sets it now; before the change it was {change.shown_before}"
 
 
 def _takes_effect_later(change: ParameterChange, after: Parameter, wanted: str | None) -> str:
-    if change.scope.kind is not ScopeKind.SYSTEM:
+    if not change.scope.is_system:
         return f"takes effect in {said(change.scope)} that start from now on"
     if wanted is not None and after.source in AT_START:
         return f"overridden ({after.source}): sessions like ours still have {after.shown}"

@@ -102,7 +102,7 @@ def _against(
     overrides: list[str] = []
     advice: list[str] = []
     role, database = fresh.identity
-    if change.scope.kind is ScopeKind.SYSTEM:
+    if change.scope.is_system:
         for line in _lines(session, change):
             overrides.append(line)
         for scope in _narrower(role, database):

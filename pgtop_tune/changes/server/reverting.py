@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, lines_of, path_for, read, read_all
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope, ScopeKind
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope
 from pgtop_tune.changes.model.change_set import RevertOutcome
 from pgtop_tune.changes.model.pending_set import PendingSet, now_ms, pending_sets
 from pgtop_tune.changes.selection import everything, last, of_set
@@ -20,9 +20,8 @@ from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear, is
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
 from pgtop_tune.changes.server.markers import Marker, Target, all_markers, server_clock, try_renew
 from pgtop_tune.changes.server.one_change import is_ours
-from pgtop_tune.changes.server.scopes import named_now, present
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.changes.statements import same, statement
+from pgtop_tune.changes.statements import named_now, present, same, statement
 from pgtop_tune.changes.watchdogs import HeldSets, Start, guard_set
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -216,7 +215,7 @@ def _left_change(session: OperatorSession, marker: Marker, scope: Scope, message
         auto_conf_before=marker.was,
         source_before="",
         state=ChangeState.REVERTED,
-        shown_after=parameter.shown if scope.kind is ScopeKind.SYSTEM else marker.was or "default",
+        shown_after=parameter.shown if scope.is_system else marker.was or "default",
         message="; ".join(messages),
         scope=scope,
         set_id=marker.set_id,

@@ -6,12 +6,14 @@ Source: documentation of huge_pages, shared_memory_size_in_huge_pages, "Linux Hu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.base.units import GB, about
+from pgtop_tune.changes.model.change import joined_notes
 from pgtop_tune.changes.model.restart import RestartCheck, RestartVerdict
 from pgtop_tune.changes.start.values import ValuesAfter
 from pgtop_tune.changes.statements import elements
@@ -103,6 +105,17 @@ class RestartFacts(Struct, frozen=True):
 def checks(facts: RestartFacts) -> tuple[RestartCheck, ...]:
     """All that have something to say, in the order in which they would stop a server."""
     return tuple(found for rule in _RULES if (found := rule(facts)) is not None)
+
+
+def check_possible(checked: Iterable[RestartCheck], apart_from: str = "") -> None:
+    """Make sure that no check says that the server would not start.
+
+    Raises:
+        ServerProblem: One does, and is not about the subject left out; nothing was changed.
+    """
+    for check in checked:
+        if check.verdict is RestartVerdict.IMPOSSIBLE and check.subject != apart_from:
+            raise ServerProblem(check.words, joined_notes(check.hint, "nothing was changed"))
 
 
 def _files(facts: RestartFacts) -> RestartCheck:

@@ -13,10 +13,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ClusterProblem, JournalProblem, ServerProblem
 from pgtop_tune.changes.journal import Journal
-from pgtop_tune.changes.model.change import ScopeKind
 from pgtop_tune.cluster import auto_conf
-from pgtop_tune.cluster.managing import here, managed
-from pgtop_tune.cluster.postmaster import Postmaster, look
+from pgtop_tune.cluster.postmaster import Postmaster, here, look, managed
 from pgtop_tune.host.locality import local_postmaster
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import ServerPlace
@@ -149,13 +147,12 @@ def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable
         with suppress(ClusterProblem):
             if not auto_conf.is_writable(place.data_directory):
                 raise ServerProblem(f"{auto_conf.FILE_NAME} is read-only, or a link: nothing was changed", ELSEWHERE)
-            text = auto_conf.read(place.data_directory).decode("utf-8", "replace")
+            text = auto_conf.read(place.data_directory)
     if text is None:
-        try:
-            text = _text_over_sql(session)
-        except ServerProblem:
-            tell(f"{auto_conf.FILE_NAME} cannot be read: ALTER SYSTEM would write out what lines of it include")
-            return
+        text = _text_over_sql(session)
+    if text is None:
+        tell(f"{auto_conf.FILE_NAME} cannot be read: ALTER SYSTEM would write out what lines of it include")
+        return
     included = _INCLUDE.search(text)
     if included is not None:
         raise ServerProblem(
@@ -180,16 +177,13 @@ def check_directory(data_directory: str, consequence: str) -> None:
 
 def included_line(session: OperatorSession) -> str:
     """Return the line of postgresql.auto.conf that includes a file; "" where there is none, or it cannot be read."""
-    try:
-        included = _INCLUDE.search(_text_over_sql(session))
-    except ServerProblem:
-        return ""
+    included = _INCLUDE.search(_text_over_sql(session) or "")
     return "" if included is None else included[0].strip()
 
 
-def _text_over_sql(session: OperatorSession) -> str:
-    with session.plain_words():
-        return str(session.rows(_AUTO_CONF_TEXT, auto_conf.FILE_NAME)[0]["content"] or "")
+def _text_over_sql(session: OperatorSession) -> str | None:
+    rows = session.try_rows(_AUTO_CONF_TEXT, auto_conf.FILE_NAME)
+    return None if rows is None else str(rows[0]["content"] or "")
 
 
 def note_place(place: ServerPlace, journal: Journal) -> None:
@@ -204,7 +198,7 @@ def note_place(place: ServerPlace, journal: Journal) -> None:
     text = journal.text()
     known = text.place
     copy = known.copy if known is not None else ""
-    if not any(change.scope.kind is ScopeKind.SYSTEM for change in text.in_force):
+    if not any(change.scope.is_system for change in text.in_force):
         copy = _copied(place, journal.path)
     seen = (*known.earlier, known.endpoint) if known is not None else ()
     earlier = tuple(dict.fromkeys(each for each in seen if each != place.endpoint))
@@ -221,7 +215,7 @@ def _copied(place: ServerPlace, journal: Path) -> str:
         return ""
     copy = journal.with_suffix(_COPY)
     try:
-        auto_conf.replace_file(copy, content)
+        auto_conf.write_copy(copy, content)
     except OSError as error:
         raise JournalProblem(f"{copy} cannot be written: {error.strerror}", "nothing was changed") from None
     return str(copy)

@@ -16,7 +16,6 @@ from pgtop_tune.changes.model.change import (
     HostChange,
     Proof,
     Reach,
-    ScopeKind,
     Terms,
     WantedParameter,
     WantedSetting,
@@ -546,7 +545,7 @@ class Applying:
         if closed:
             return await self._to_paste(closed)
         waiting = (WantedParameter(row.name, row.staged.value) for row in wanted.restart if row.staged is not None)
-        system = [each for each in (*wanted.live, *waiting) if each.scope.kind is ScopeKind.SYSTEM]
+        system = [each for each in (*wanted.live, *waiting) if each.scope.is_system]
         ordered = in_order(system, {row.name.lower(): row.parameter for row in staged})
         try:
             confirmed = await self.unlock(_of(staged, [each.name for each in ordered]), ends=False)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pgtop_tune.base.secret_tokens import HINTS, MASK
+from pgtop_tune.base.secret import HINTS, MASK
 
 _HINT: Final = re.compile("|".join(map(re.escape, HINTS)))
 _SUFFIX: Final = r"(?:s|[-_]?(?:access[-_]?)?(?:key|hash|string|text|value|plain|old|new|\d{1,4}))?(?!\w)"

@@ -27,8 +27,16 @@ from typing import Any, Final, Self
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from pgtop_tune.base.errors import JournalProblem
-from pgtop_tune.base.paths import NotOurs, check_own, check_own_directory, journal_dir, private, read_own
-from pgtop_tune.base.refusals import closed_at, refusal
+from pgtop_tune.base.paths import (
+    NotOurs,
+    check_own,
+    check_own_directory,
+    closed_at,
+    journal_dir,
+    permission_refusal,
+    private,
+    read_own,
+)
 from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange
 from pgtop_tune.changes.model.pending_set import SetOwner
 from pgtop_tune.model.instance import Instance, ServerPlace
@@ -510,7 +518,7 @@ def _unlisted(directory: Path, error: OSError) -> JournalProblem:
 
 def _refused(message: str, path: Path, error: OSError, hint: str = "") -> JournalProblem:
     """A file or a directory of journals that is there and cannot be used, with the remedy."""
-    reason = refusal(path) if error.errno == errno.EACCES else None
+    reason = permission_refusal(path) if error.errno == errno.EACCES else None
     if reason is not None:
         return JournalProblem(f"{message}: {reason[0]}", reason[1])
     if error.errno == errno.ENOTDIR:

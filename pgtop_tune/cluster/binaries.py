@@ -183,8 +183,10 @@ def _wheel_bin_dir() -> Path | None:
 
 # Asks a server's programs whether a setting is one of theirs and takes a value, before there is a cluster.
 #
-# `postgres -C NAME -c NAME=VALUE` reads an empty postgresql.conf and ends. It loads no library, so that a parameter with
-# a dot is taken as it is. Source: postgres reference page (-C, --describe-config); main.c; postmaster.c (PostmasterMain).
+# `postgres -C NAME -c NAME=VALUE` reads an empty postgresql.conf and ends. It loads no library, so that a parameter
+# with a dot is taken as it is.
+#
+# Source: postgres reference page (-C, --describe-config); main.c; postmaster.c (PostmasterMain).
 
 _UNKNOWN: Final = "unrecognized configuration parameter"
 _SEVERITIES: Final = ("FATAL:", "HINT:", "DETAIL:")

@@ -45,7 +45,7 @@ _WRITTEN_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def check_recorded(place: ServerPlace) -> None:
-    """Makes sure that a recorded place is one: its data directory its user's, its commands those of `cluster/postmaster`.
+    """Make sure that a recorded place is sound: directory of its user, commands as `cluster/postmaster` finds them.
 
     Raises:
         ClusterProblem: It is not; nothing was run.

@@ -28,14 +28,14 @@ _TEXTS: Final = frozenset({str})
 _KINDS: Final = {int: _NUMBERS, float: _NUMBERS, bool: _NUMBERS, str: _TEXTS, type(None): frozenset({type(None)})}
 
 
-def check_shape(made: Any) -> None:
+def check_shape(value: Any) -> None:
     """Make sure that a struct and the structs in it hold what their fields declare.
 
     Raises:
         TypeError: One does not; named in the message.
     """
-    if isinstance(made, Struct):
-        _check_rows(type(made), (made,))
+    if isinstance(value, Struct):
+        _check_rows(type(value), (value,))
 
 
 def _check_rows(kind: type[Struct], rows: Sequence[Any]) -> None:
@@ -62,10 +62,10 @@ def _columns(
     """Name, reader, allowed types (None is any) and the struct inside, of each field that can be checked."""
     hints = get_type_hints(kind)
     columns = []
-    for each in fields(kind):
-        allowed, nested = _types_of(hints[each.name]), _struct_of(hints[each.name])
+    for field in fields(kind):
+        allowed, nested = _types_of(hints[field.name]), _struct_of(hints[field.name])
         if allowed is not None or nested is not None:
-            columns.append((each.name, attrgetter(each.name), allowed, nested))
+            columns.append((field.name, attrgetter(field.name), allowed, nested))
     return tuple(columns)
 
 

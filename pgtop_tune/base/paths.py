@@ -106,19 +106,19 @@ def private(directory: Path) -> Path:
     Raises:
         OSError: It cannot be made.
     """
-    missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    for each in reversed(missing):
+    missing = [ancestor for ancestor in (directory, *directory.parents) if not ancestor.exists()]
+    for directory_above in reversed(missing):
         try:
-            with directory_of(each) as (above, name):
+            with directory_of(directory_above) as (above, name):
                 os.mkdir(name, _OF_THE_USER, dir_fd=above)
         except FileExistsError:
             continue
         # mkdir leaves out what the umask says.
-        _close(each)
+        _close(directory_above)
     for base in (config_dir(), state_dir(), data_dir()):
-        for each in (directory, *directory.parents):
-            if each.is_relative_to(base) and each not in missing:
-                _close(each)
+        for directory_above in (directory, *directory.parents):
+            if directory_above.is_relative_to(base) and directory_above not in missing:
+                _close(directory_above)
     return directory
 
 
@@ -270,8 +270,8 @@ _WRITTEN_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 class NotOurs(Exception):
     """A file or a directory that is not to be obeyed; the text says why, and `hint` how to go on."""
 
-    def __init__(self, words: str, hint: str) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
         self.hint = hint
 
 
@@ -297,10 +297,10 @@ def check_own(path: Path, descriptor: int) -> None:
     Raises:
         NotOurs: It is not.
     """
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         raise NotOurs(f"{path} is not a regular file", "move it away")
-    _check(path, found)
+    _check(path, status)
 
 
 def check_own_directory(directory: Path) -> None:
@@ -313,14 +313,14 @@ def check_own_directory(directory: Path) -> None:
     _check(directory, directory.stat())
 
 
-def _check(path: Path, found: os.stat_result) -> None:
-    if found.st_uid not in (os.geteuid(), 0):
-        name = account_name(found.st_uid)
+def _check(path: Path, status: os.stat_result) -> None:
+    if status.st_uid not in (os.geteuid(), 0):
+        name = account_name(status.st_uid)
         raise NotOurs(
             f"{path} belongs to {name}, and this is {account_name(os.geteuid())}",
             f"run it as {name} (sudo -u {name}), or name a directory of your own with XDG_STATE_HOME or --journal",
         )
-    if found.st_mode & _WRITTEN_BY_OTHERS:
+    if status.st_mode & _WRITTEN_BY_OTHERS:
         raise NotOurs(f"{path} can be written by others", f"inspect it, then: chmod go-w {path}")
 
 

@@ -44,10 +44,10 @@ _NOT_PASTED: Final = re.compile(f"(?![\t\n])[{_any_of(_CONTROLS, _DIRECTIONS, _S
 _LONE: Final = re.compile(f"[{_any_of(_SURROGATES)}]")
 
 
-def _look(found: re.Match[str]) -> str:
-    character = found[0]
-    if (known := _LOOKS.get(character)) is not None:
-        return known
+def _look(match: re.Match[str]) -> str:
+    character = match[0]
+    if (known_look := _LOOKS.get(character)) is not None:
+        return known_look
     if _NOTHING.match(character):
         return ""
     return "\ufffd" if _LONE.match(character) else "·"

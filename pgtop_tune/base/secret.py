@@ -124,22 +124,22 @@ def _token() -> re.Pattern[str]:
 
 def token_spans(text: str) -> list[tuple[int, int]]:
     """Where tokens lie, without what they begin with; in the order of the text, apart from each other."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     run = _long_run(text, 0)
     while run is not None:
-        place, end = run.span(1)
-        while (token := _token().search(text, place, end)) is not None:
-            begin, place = token.start(token.lastindex or 0), token.end()
+        offset, end = run.span(1)
+        while (token := _token().search(text, offset, end)) is not None:
+            begin, offset = token.start(token.lastindex or 0), token.end()
             kind = TOKEN_KINDS[(token.lastindex or 1) - 1]
-            is_long = place - begin >= kind.least or place == len(text)
-            if is_long and _TELLING.search(text, begin, place):
-                found.append((begin, place))
-                beside = _COMPANION.match(text, place) if kind.companion else None
+            is_long = offset - begin >= kind.least or offset == len(text)
+            if is_long and _TELLING.search(text, begin, offset):
+                spans.append((begin, offset))
+                beside = _COMPANION.match(text, offset) if kind.companion else None
                 if beside is not None and len(beside[1]) == kind.companion:
-                    found.append(beside.span(1))
-                    place = beside.end()
-        run = _long_run(text, max(place, end))
-    return found
+                    spans.append(beside.span(1))
+                    offset = beside.end()
+        run = _long_run(text, max(offset, end))
+    return spans
 
 
 def _long_run(text: str, begin: int) -> re.Match[str] | None:

@@ -83,11 +83,11 @@ def unmistakable(statement: str) -> str:
     return _QUOTED.sub(_anew, statement)
 
 
-def _anew(found: re.Match[str]) -> str:
-    text = found[0]
+def _anew(match: re.Match[str]) -> str:
+    text = match[0]
     if is_plain(text):
         return text
-    return quoted(text[1:-1].replace('""', '"')) if found["name"] else literal(text[1:-1].replace("''", "'"))
+    return quoted(text[1:-1].replace('""', '"')) if match["name"] else literal(text[1:-1].replace("''", "'"))
 
 
 def _of_a_name(character: str) -> str:

@@ -83,9 +83,9 @@ def share(value: float) -> str:
     return "less than 0.1 %" if 0 < value < 0.05 else f"{percent(value)} %"
 
 
-def share_of(value: float, whole: str) -> str:
+def share_of(value: float, total_text: str) -> str:
     """A share and of what it is, for a sentence: "38 % of its rows", from 1000 % on "62 times its rows"."""
-    return f"{share(value)} of {whole}" if value < 999.5 else f"{value / 100:.0f} times {whole}"
+    return f"{share(value)} of {total_text}" if value < 999.5 else f"{value / 100:.0f} times {total_text}"
 
 
 def ms(value_ms: float | None) -> str:
@@ -127,26 +127,26 @@ def age(seconds: float | None) -> str:
         return f"{seconds:.2f}"
     if seconds < 9.95:
         return f"{seconds:.1f}"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    if whole < 86_400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
+    total_s = round(seconds)
+    if total_s < 60:
+        return f"{total_s}"
+    if total_s < 3600:
+        return f"{total_s // 60}m{total_s % 60:02d}s"
+    if total_s < 86_400:
+        return f"{total_s // 3600}h{total_s % 3600 // 60:02d}m"
+    return f"{total_s // 86_400}d{total_s % 86_400 // 3600:02d}h"
 
 
 def duration(seconds: float) -> str:
     """How long something lasts, for a sentence: as `age`, and seconds have their unit: "0.60 s", "59 s", "3m12s"."""
-    said = age(seconds)
-    return said if said[-1].isalpha() else f"{said} s"
+    age_text = age(seconds)
+    return age_text if age_text[-1].isalpha() else f"{age_text} s"
 
 
 def clock(seconds: float) -> str:
     """A running time as hours, minutes and seconds: 00:12:43."""
-    whole = int(max(seconds, 0.0))
-    return f"{whole // 3600:02d}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+    total_s = int(max(seconds, 0.0))
+    return f"{total_s // 3600:02d}:{total_s % 3600 // 60:02d}:{total_s % 60:02d}"
 
 
 def wall_moment(epoch_ms: int) -> str:
@@ -183,7 +183,7 @@ def memory(size_bytes: float) -> str:
 
 def about(size_bytes: float) -> str:
     """A size for a sentence: "15.6 GB"."""
-    size, unit = next((each for each in _SIZES if size_bytes >= each[0]), _SIZES[-1])
+    size, unit = next((step for step in _SIZES if size_bytes >= step[0]), _SIZES[-1])
     return f"{number(size_bytes / size, 3)} {unit}"
 
 

@@ -500,8 +500,8 @@ def _pay(path: Path, write: Callable[[bytes], None]) -> None:
             del _owed[path]
 
 
-def _not_ours(why: NotOurs) -> JournalProblem:
-    return JournalProblem(f"the change journal is not used: {why}", why.hint)
+def _not_ours(refusal: NotOurs) -> JournalProblem:
+    return JournalProblem(f"the change journal is not used: {refusal}", refusal.hint)
 
 
 def _unlisted(directory: Path, error: OSError) -> JournalProblem:
@@ -568,7 +568,7 @@ def folded(data: bytes) -> JournalText:
     changes: dict[str, ParameterChange] = {}
     host_changes: dict[str, HostChange] = {}
     problems: list[str] = []
-    place: ServerPlace | None = None
+    server_place: ServerPlace | None = None
     owners: dict[str, SetOwner] = {}
     instance: Instance | None = None
     whole_lines = data.count(b"\n")
@@ -581,7 +581,7 @@ def folded(data: bytes) -> JournalText:
         elif isinstance(entry, HostChange):
             host_changes[entry.id] = entry
         elif isinstance(entry, ServerPlace):
-            place = entry
+            server_place = entry
         elif isinstance(entry, SetOwner):
             owners[entry.set_id] = entry
         elif isinstance(entry, Instance):
@@ -593,7 +593,7 @@ def folded(data: bytes) -> JournalText:
         changes=tuple(changes.values()),
         problems=tuple(problems),
         host_changes=tuple(host_changes.values()),
-        place=place,
+        place=server_place,
         owners=owners,
         instance=instance,
     )

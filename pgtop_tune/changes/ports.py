@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from pgtop_tune.model.postgres import Parameter
 
 
-def silent(words: str) -> None:
+def silent(message: str) -> None:
     """Nobody wants to hear of the progress."""
 
 
 class RestartControl(Protocol):
     """One restart for all that waits for it. Called from the engine's thread, as `ChangeControl`."""
 
-    async def plan(self, wanted: Sequence[WantedParameter] = ()) -> RestartPlan:
+    async def plan(self, requested: Sequence[WantedParameter] = ()) -> RestartPlan:
         """What a restart with these changes and all that waits already would do; nothing is changed.
 
         Args:
-            wanted: For the whole server; may hold parameters that need no restart as well.
+            requested: For the whole server; may hold parameters that need no restart as well.
 
         Raises:
             ServerProblem: The server does not have one of them.
@@ -44,7 +44,7 @@ class RestartControl(Protocol):
 
     async def apply(
         self,
-        wanted: Sequence[WantedParameter],
+        requested: Sequence[WantedParameter],
         terms: Terms,
         progress: Callable[[str], None] = silent,
         *,
@@ -57,7 +57,7 @@ class RestartControl(Protocol):
         back, with a second restart, when its time is over, when the program ends, and when it is killed.
 
         Args:
-            wanted: May be empty: then only what waits already is taken over.
+            requested: May be empty: then only what waits already is taken over.
             terms: As for a set without a restart.
             progress: Told in a few words what is done next; called in the loop this runs in.
             anyway: Also where a check says that the server would not start: it gets its old values back then.
@@ -76,7 +76,9 @@ class RestartControl(Protocol):
         """Confirms a pending set."""
         ...
 
-    async def revert_set(self, set_id: str, why: str = "", progress: Callable[[str], None] = silent) -> RestartOutcome:
+    async def revert_set(
+        self, set_id: str, reason: str = "", progress: Callable[[str], None] = silent
+    ) -> RestartOutcome:
         """Takes a set back, and restarts where that is needed for the old values to be in force.
 
         Where somebody else has to restart it, this does not wait: the hint of the outcome is what is left to be done.
@@ -109,14 +111,14 @@ class MachineControl(Protocol):
         ...
 
     async def apply_set(
-        self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
+        self, requested: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
     ) -> tuple[HostChange, ...]:
         """Makes several changes as one, in the order given; all or nothing.
 
         A pending change reverts at its deadline, when the program ends, and when it is killed.
 
         Args:
-            wanted: What is to be set.
+            requested: What is to be set.
             terms: Whether it has to be kept, why it is made, and the set it belongs to.
             survive: Put into our file of sysctl.d as well.
 
@@ -138,13 +140,13 @@ class MachineControl(Protocol):
     async def revert_set(
         self,
         set_id: str,
-        why: str = "",
+        reason: str = "",
         only: Callable[[HostChange], bool] = lambda change: True,
-        each: Callable[[HostChange], None] = lambda change: None,
+        report: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
         """Reverts a set, or those of its changes that are meant, last change first; empty when it is not in force.
 
-        `each` is told of each change that is reverted, also where another one cannot be.
+        `report` is told of each change that is reverted, also where another one cannot be.
         """
         ...
 
@@ -188,7 +190,7 @@ class AdoptionControl(Protocol):
 class SetControl(Protocol):
     """Several changes as one, pending confirmation if wanted; every call is journaled before it acts."""
 
-    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         """Makes several changes as one, in the right order, with one reload; all or nothing.
 
         A pending change reverts at its deadline, when the program ends, and when it is killed.
@@ -210,7 +212,7 @@ class SetControl(Protocol):
         """Confirms a pending set; empty when it is not in force (any more)."""
         ...
 
-    async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+    async def revert_set(self, set_id: str, reason: str = "") -> tuple[ParameterChange, ...]:
         """Takes a set back, last change first; empty when it is not in force (any more)."""
         ...
 

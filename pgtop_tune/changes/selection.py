@@ -99,25 +99,29 @@ _STRICT: Final = "2"
 _LIMITS: Final = frozenset({"vm.overcommit_ratio", "vm.overcommit_kbytes"})
 
 
-def settings_in_order(wanted: Sequence[WantedSetting]) -> tuple[WantedSetting, ...]:
+def settings_in_order(requested: Sequence[WantedSetting]) -> tuple[WantedSetting, ...]:
     """The changes in the order they are to be made: strict accounting is left first and entered last, and its limit is
     set before huge pages are taken out of what it counts."""
-    return tuple(sorted(wanted, key=_place))
+    return tuple(sorted(requested, key=_place))
 
 
 def around_server(
-    wanted: Sequence[WantedSetting], live: Mapping[str, str]
+    requested: Sequence[WantedSetting], live: Mapping[str, str]
 ) -> tuple[tuple[WantedSetting, ...], tuple[WantedSetting, ...]]:
     """The changes made before the server's half of a set, and those made after it: a pool of huge pages gets smaller
     once the server has left it, and strict accounting begins once the server has given its old memory back.
 
     Args:
-        wanted: Of the machine.
+        requested: Of the machine.
         live: Values now, by name.
     """
-    ordered = settings_in_order(wanted)
-    after = [each for each in ordered if _enters_strict(each) or _is_less(each.name, each.value, live.get(each.name))]
-    return tuple(each for each in ordered if each not in after), tuple(after)
+    ordered = settings_in_order(requested)
+    after = [
+        request
+        for request in ordered
+        if _enters_strict(request) or _is_less(request.name, request.value, live.get(request.name))
+    ]
+    return tuple(request for request in ordered if request not in after), tuple(after)
 
 
 def goes_before_server(change: HostChange) -> bool:
@@ -127,8 +131,8 @@ def goes_before_server(change: HostChange) -> bool:
     return ends_strict or _is_less(change.name, change.value, change.value_before)
 
 
-def _enters_strict(wanted: WantedSetting) -> bool:
-    return wanted.name == _ACCOUNTING and wanted.value.strip() == _STRICT
+def _enters_strict(request: WantedSetting) -> bool:
+    return request.name == _ACCOUNTING and request.value.strip() == _STRICT
 
 
 def _is_less(name: str, value: str, before: str | None) -> bool:
@@ -138,10 +142,10 @@ def _is_less(name: str, value: str, before: str | None) -> bool:
     return is_pool and is_known and int(value) < int(before or 0)
 
 
-def _place(each: WantedSetting) -> int:
-    if each.name == _ACCOUNTING:
-        return 3 if _enters_strict(each) else 0
-    return 1 if each.name in _LIMITS else 2
+def _place(request: WantedSetting) -> int:
+    if request.name == _ACCOUNTING:
+        return 3 if _enters_strict(request) else 0
+    return 1 if request.name in _LIMITS else 2
 
 
 WITHIN: Final[tuple[tuple[str, str], ...]] = (
@@ -159,35 +163,35 @@ WITHIN: Final[tuple[tuple[str, str], ...]] = (
 """The first is meant to stay within the second: room is made before it is used, and given up after it was left."""
 
 
-def in_order(wanted: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> tuple[WantedParameter, ...]:
+def in_order(requested: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> tuple[WantedParameter, ...]:
     """The changes in the order they are to be made; what no rule is about keeps its place among the others.
 
     Args:
-        wanted: As asked for.
+        requested: As asked for.
         current: Parameters of the server, by name.
     """
-    names = {each.name.lower(): each for each in wanted}
+    names = {request.name.lower(): request for request in requested}
     first: dict[str, set[str]] = {name: set() for name in names}
     for inner, outer in WITHIN:
         if inner in names and outer in names:
             before, after = (outer, inner) if _raised(names[outer], current.get(outer)) else (inner, outer)
             first[after].add(before)
-    left = list(wanted)
+    remaining = list(requested)
     done: list[WantedParameter] = []
-    while left:
-        open_names = {each.name.lower() for each in left}
-        ready = next((each for each in left if not first[each.name.lower()] & open_names), left[0])
-        left.remove(ready)
+    while remaining:
+        open_names = {request.name.lower() for request in remaining}
+        ready = next((request for request in remaining if not first[request.name.lower()] & open_names), remaining[0])
+        remaining.remove(ready)
         done.append(ready)
     return tuple(done)
 
 
-def _raised(wanted: WantedParameter, current: Parameter | None) -> bool:
+def _raised(request: WantedParameter, current: Parameter | None) -> bool:
     """Whether a parameter gets more than it has; so where that cannot be said."""
     if current is None:
         return True
     try:
-        value = current.boot_val if wanted.value is None else wanted.value
+        value = current.boot_val if request.value is None else request.value
         number = parse(value, current.unit, integer=current.vartype == "integer")
         return number >= parse(current.setting, current.unit, integer=current.vartype == "integer")
     except UsageProblem:

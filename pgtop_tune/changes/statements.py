@@ -49,42 +49,42 @@ SELECT coalesce(r.rolname, '') AS role, coalesce(d.datname, '') AS database,
 """
 
 
-def check_lists(session: OperatorSession, wanted: Sequence[WantedParameter]) -> None:
+def check_lists(session: OperatorSession, requested: Sequence[WantedParameter]) -> None:
     """The same for several changes of parameters that the server has, before anybody is asked for a yes.
 
     Raises:
         ServerProblem: No statement writes one of them.
     """
-    for each in wanted:
-        if each.name.lower() in QUOTED_LISTS:
-            check_list(session, session.parameter(each.name), each, session.stored(each.name, each.scope))
+    for request in requested:
+        if request.name.lower() in QUOTED_LISTS:
+            check_list(session, session.parameter(request.name), request, session.stored(request.name, request.scope))
 
 
-def check_list(session: OperatorSession, parameter: Parameter, wanted: WantedParameter, stored: str | None) -> None:
+def check_list(session: OperatorSession, parameter: Parameter, request: WantedParameter, stored: str | None) -> None:
     """Makes sure that a list is written as it is meant, and that what stands there now could be put back.
 
     Args:
         session: To the server.
         parameter: As it is now.
-        wanted: The change.
+        request: The change.
         stored: What the scope has now.
 
     Raises:
         ServerProblem: No statement writes it; nothing was changed.
     """
     name = parameter.name
-    if stored is not None and not _can_be_put_back(session, parameter, wanted, stored):
+    if stored is not None and not _can_be_put_back(session, parameter, request, stored):
         raise ServerProblem(
             f"{name} = '{stored}' was written into postgresql.auto.conf by hand: it could not be put back",
             "change the line there; nothing was changed",
         )
-    if wanted.value is None:
+    if request.value is None:
         return
-    fault = list_fault(name, wanted.value)
+    fault = list_fault(name, request.value)
     if fault:
-        raise ServerProblem(f"{name} = {wanted.value}: {fault}", "nothing was changed")
-    if is_unwritable_empty(name, wanted.value):
-        _check_reset_empties(session, parameter, wanted)
+        raise ServerProblem(f"{name} = {request.value}: {fault}", "nothing was changed")
+    if is_unwritable_empty(name, request.value):
+        _check_reset_empties(session, parameter, request)
 
 
 def values_after_reset(session: OperatorSession, parameter: Parameter, scope: Scope) -> tuple[str, ...]:
@@ -117,16 +117,16 @@ def _of_system(session: OperatorSession, parameter: Parameter) -> str:
     return str(lines[0]["setting"]) if lines else parameter.boot_val
 
 
-def _can_be_put_back(session: OperatorSession, parameter: Parameter, wanted: WantedParameter, stored: str) -> bool:
-    if wanted.scope.is_system and is_unwritable_empty(parameter.name, stored):
+def _can_be_put_back(session: OperatorSession, parameter: Parameter, request: WantedParameter, stored: str) -> bool:
+    if request.scope.is_system and is_unwritable_empty(parameter.name, stored):
         return not _without_line(session, parameter)
     written = as_written(parameter.name, stored)
     return written is None or same(parameter.name, written, stored)
 
 
-def _check_reset_empties(session: OperatorSession, parameter: Parameter, wanted: WantedParameter) -> None:
+def _check_reset_empties(session: OperatorSession, parameter: Parameter, request: WantedParameter) -> None:
     name = parameter.name
-    if not wanted.scope.is_system:
+    if not request.scope.is_system:
         raise ServerProblem(
             f"an empty {name} cannot be stored for a role or a database", "`pgtop-tune reset` removes its own value"
         )
@@ -206,8 +206,8 @@ def statement(name: str, value: str | None, scope: Scope = SYSTEM) -> Sql:
 def restoring(changes: Iterable[ParameterChange]) -> str:
     """Return the SQL that reverts changes by hand, the last change first."""
     backwards = tuple(changes)[::-1]
-    texts = [str(statement(each.name, each.auto_conf_before, each.scope)) for each in backwards]
-    if any(each.scope.is_system for each in backwards):
+    texts = [str(statement(change.name, change.auto_conf_before, change.scope)) for change in backwards]
+    if any(change.scope.is_system for change in backwards):
         texts.append("SELECT pg_reload_conf()")
     return " ".join(f"{text};" for text in texts)
 
@@ -283,21 +283,23 @@ def elements(name: str, value: str) -> tuple[str, ...] | None:
     return tuple(pieces)
 
 
-def same(name: str, one: str | None, other: str | None) -> bool:
+def same(name: str, one: str | None, second: str | None) -> bool:
     """Whether two stored values of a parameter are the same: lists by their elements, all else as texts."""
-    if one is None or other is None or one == other or name.lower() not in QUOTED_LISTS:
-        return one == other
-    pieces, others = elements(name, one), elements(name, other)
+    if one is None or second is None or one == second or name.lower() not in QUOTED_LISTS:
+        return one == second
+    pieces, second_pieces = elements(name, one), elements(name, second)
     if name.lower() in _IDENTIFIERS:
-        pieces, others = (() if each == ("",) else each for each in (pieces, others))
-    return pieces is not None and pieces == others
+        pieces, second_pieces = (
+            () if pieces_of_one == ("",) else pieces_of_one for pieces_of_one in (pieces, second_pieces)
+        )
+    return pieces is not None and pieces == second_pieces
 
 
-def out_of_order(have: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+def out_of_order(have: Sequence[str], names_in_order: Sequence[str]) -> tuple[str, ...]:
     """Which names have to be written anew, each at the end, so that the lines stand as wanted; those it is about."""
-    for index, (current, meant) in enumerate(zip(have, wanted, strict=True)):
+    for index, (current, meant) in enumerate(zip(have, names_in_order, strict=True)):
         if current != meant:
-            return tuple(wanted[index:])
+            return tuple(names_in_order[index:])
     return ()
 
 
@@ -329,8 +331,8 @@ def oids(session: OperatorSession, scope: Scope) -> tuple[int, int]:
     """Return the oids of a scope's role and database, 0 for one that it does not have, or that is not there."""
     if scope.is_system:
         return 0, 0
-    found = session.rows(_BY_NAME, scope.role, scope.database)[0]
-    return found["role"] or 0, found["database"] or 0
+    rows_found = session.rows(_BY_NAME, scope.role, scope.database)[0]
+    return rows_found["role"] or 0, rows_found["database"] or 0
 
 
 def present(session: OperatorSession, change: ParameterChange) -> PresentScope:

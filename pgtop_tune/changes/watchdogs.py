@@ -92,7 +92,7 @@ def _within_s(until_ms: int | None, later_s: float) -> float:
 
 
 def _start(
-    words: list[str],
+    command: list[str],
     env: dict[str, str],
     within_s: float,
     directory: Path | None,
@@ -100,7 +100,7 @@ def _start(
     outlives_us: bool,
     pass_fds: tuple[int, ...] = (),
 ) -> RevertWatchdog:
-    argv = [*own_argv(), "revert", *words, "--overdue" if outlives_us else COPY_ON_STDIN]
+    argv = [*own_argv(), "revert", *command, "--overdue" if outlives_us else COPY_ON_STDIN]
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]
     return RevertWatchdog(argv, env, within_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT, pass_fds=pass_fds)
@@ -137,7 +137,7 @@ class HeldSets:
     @property
     def copies(self) -> tuple[bytes, ...]:
         """The lines of the sets that are in force."""
-        return tuple(held.copy for held in self._held.values())
+        return tuple(held_set.copy for held_set in self._held.values())
 
     async def aclose(self) -> None:
         """Revert all that end with this program; a set that cannot be reverted now is left to its watchdog."""
@@ -206,8 +206,8 @@ class HeldSets:
             lines: See `lines_of`.
             more: They are those of another part of the set.
         """
-        held = self._held.get(set_id)
-        copy = held.copy + lines if more and held is not None else lines
+        held_set = self._held.get(set_id)
+        copy = held_set.copy + lines if more and held_set is not None else lines
         self._held[set_id] = HeldSet(copy, path, file_mark(path))
         if set_id in self._watchdogs:
             self._watchdogs[set_id][0].give(copy)
@@ -218,11 +218,11 @@ class HeldSets:
 
     def lost(self, set_id: str) -> JournalProblem | None:
         """Return why no journal has a set of this process any more; None where one has it. Asks no server."""
-        held = self._held.get(set_id)
-        if held is None or held.stands:
+        held_set = self._held.get(set_id)
+        if held_set is None or held_set.stands:
             return None
         journals = read_all(self._directory)
-        return next((self.lost_problem(text, journals.problem) for _, text in journals.lost([held.copy])), None)
+        return next((self.lost_problem(text, journals.problem) for _, text in journals.lost([held_set.copy])), None)
 
     def lost_problem(self, text: JournalText, problem: JournalProblem | None) -> JournalProblem:
         """Return the problem of a set that no journal has, and how its changes are reverted by hand."""

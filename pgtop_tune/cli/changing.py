@@ -275,7 +275,7 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
             confirm(plan, yes=asked.yes, anyway=asked.anyway or bool(asked.settings))
         door = control if plan is None else WithRestart(control, service, tell, anyway=asked.anyway)
         sets = ChangeSets(door if asked.wanted else None, machine if halves.of_machine else None)
-        pending = PendingSets(sets, lambda event: None, told=complain, at_deadline="")
+        pending = PendingSets(sets, lambda event: None, report=complain, at_deadline="")
         await _make(pending, halves, Terms(asked.for_s, asked.reason, confirmed), service.give_up)
     finally:
         await service.aclose()

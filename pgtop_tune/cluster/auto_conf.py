@@ -28,13 +28,13 @@ _CONTROL: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 def settings(text: str) -> dict[str, str]:
     """Name → value of every line that sets one, the last of each, in the order of the lines."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in text.splitlines():
         name, value = _parsed(line)
         if name:
-            found.pop(name, None)
-            found[name] = value
-    return found
+            values.pop(name, None)
+            values[name] = value
+    return values
 
 
 def with_value(text: str, name: str, value: str | None) -> str:
@@ -116,16 +116,16 @@ def write_copy(target: Path, text: str) -> None:
 
 
 def _parsed(line: str) -> tuple[str, str]:
-    found = _LINE.fullmatch(line.rstrip("\r\n"))
-    if found is None:
+    match = _LINE.fullmatch(line.rstrip("\r\n"))
+    if match is None:
         return "", ""
-    quoted = found["quoted"]
-    return found["name"], found["plain"] if quoted is None else _ESCAPED.sub(_unescaped, quoted)
+    quoted = match["quoted"]
+    return match["name"], match["plain"] if quoted is None else _ESCAPED.sub(_unescaped, quoted)
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescaped(match: re.Match[str]) -> str:
     """As DeescapeQuotedString does it."""
-    word = found[1]
+    word = match[1]
     if word is None:
         return "'"
     return chr(int(word, 8) & 0xFF) if word[0] in "01234567" else _CONTROL.get(word, word)

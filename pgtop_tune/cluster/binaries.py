@@ -73,30 +73,30 @@ def find(pg_bin: Path | None = None) -> Binaries:
     return newest(available())
 
 
-def newest(found: Iterable[Binaries]) -> Binaries:
+def newest(installations: Iterable[Binaries]) -> Binaries:
     """The one of the highest version, not the wheel's where others are equal to it.
 
     Raises:
         ClusterProblem: None is new enough.
     """
-    fitting = [each for each in found if each.version_num >= OLDEST_VERSION_NUM]
+    fitting = [binaries for binaries in installations if binaries.version_num >= OLDEST_VERSION_NUM]
     if not fitting:
         raise ClusterProblem("no PostgreSQL programs (14 or newer) were found on this machine", remedy(_GIVE_PROGRAMS))
-    return max(fitting, key=lambda each: (each.version_num, each.origin != WHEEL))
+    return max(fitting, key=lambda binaries: (binaries.version_num, binaries.origin != WHEEL))
 
 
 def available() -> list[Binaries]:
     """Every complete installation of this machine that runs, one for each directory."""
-    found: dict[Path, Binaries] = {}
+    by_directory: dict[Path, Binaries] = {}
     for bin_dir, origin in _places():
         real = bin_dir.resolve()
-        if real in found or missing(bin_dir):
+        if real in by_directory or missing(bin_dir):
             continue
         try:
-            found[real] = inspect(bin_dir, origin)
+            by_directory[real] = inspect(bin_dir, origin)
         except ClusterProblem:
             continue
-    return list(found.values())
+    return list(by_directory.values())
 
 
 def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Binaries:
@@ -127,8 +127,8 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
         raise ClusterProblem(f"{program} cannot be run: {one_line(str(problem))}", remedy(_GIVE_PROGRAMS)) from problem
     printed = printed_version("postgres", answer.stdout)
     if answer.returncode != 0 or printed is None:
-        words = one_line(answer.stderr or answer.stdout, 200)
-        raise ClusterProblem(f"{program} does not print its version: {words or 'no answer'}", remedy(_GIVE_PROGRAMS))
+        message = one_line(answer.stderr or answer.stdout, 200)
+        raise ClusterProblem(f"{program} does not print its version: {message or 'no answer'}", remedy(_GIVE_PROGRAMS))
     return Binaries(
         bin_dir=bin_dir,
         version_num=printed.version_num,

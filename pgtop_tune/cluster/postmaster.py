@@ -108,14 +108,14 @@ def look(pid: int, root: Path = ROOT) -> Postmaster:
     """
     proc = root / f"proc/{pid}"
     owner = proc.stat()
-    words = _words(proc / "cmdline")
+    command_line = _words(proc / "cmdline")
     parent_pid, session = _parent(proc)
     return Postmaster(
         pid=pid,
         uid=owner.st_uid,
         gid=owner.st_gid,
-        program=_link(proc / "exe") or (words[0] if words and words[0].startswith("/") else ""),
-        arguments=_without_directory(words[1:]),
+        program=_link(proc / "exe") or (command_line[0] if command_line and command_line[0].startswith("/") else ""),
+        arguments=_without_directory(command_line[1:]),
         cgroup=_cgroup(proc),
         parent_pid=parent_pid,
         parent=_words(root / f"proc/{parent_pid}/cmdline") if parent_pid else (),
@@ -162,10 +162,10 @@ def _words(path: Path) -> tuple[str, ...]:
 def _without_directory(arguments: tuple[str, ...]) -> tuple[str, ...]:
     """-D is given anew by whatever starts the server."""
     kept: list[str] = []
-    rest = iter(arguments)
-    for word in rest:
+    remaining = iter(arguments)
+    for word in remaining:
         if word == "-D":
-            next(rest, None)
+            next(remaining, None)
         elif not word.startswith("-D"):
             kept.append(word)
     return tuple(kept)
@@ -287,9 +287,9 @@ def managed(server: Postmaster, data_directory: str, config_file: str, me: Here)
         me: Who asks.
     """
     for rule in _RULES:
-        found = rule(server, data_directory, config_file, me)
-        if found is not None:
-            return found
+        restarter = rule(server, data_directory, config_file, me)
+        if restarter is not None:
+            return restarter
     name = Path(server.parent[0]).name if server.parent else "process"
     return Managed(
         f"{name} (pid {server.parent_pid}) runs it",
@@ -323,8 +323,8 @@ def _of_systemd(server: Postmaster, data_directory: str, config_file: str, me: H
     of_user = _OF_USER.search(server.cgroup)
     if me.main_pid(unit, of_user is not None) != server.pid:
         return None
-    words = ("systemctl", *(("--user",) if of_user else ()))
-    restart, start = (*words, "restart", unit), (*words, "start", unit)
+    program = ("systemctl", *(("--user",) if of_user else ()))
+    restart, start = (*program, "restart", unit), (*program, "start", unit)
     allowed = int(of_user[1]) == me.euid if of_user else me.euid == 0
     if allowed:
         return Managed(
@@ -339,15 +339,15 @@ def _of_systemd(server: Postmaster, data_directory: str, config_file: str, me: H
 
 
 def _of_debian(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
-    found = _DEBIAN.fullmatch(config_file)
-    if found is None or not me.has("pg_ctlcluster"):
+    match = _DEBIAN.fullmatch(config_file)
+    if match is None or not me.has("pg_ctlcluster"):
         return None
-    cluster = ("pg_ctlcluster", *found.groups())
+    cluster = ("pg_ctlcluster", *match.groups())
     restart, start = (*cluster, "restart", "-m", "fast"), (*cluster, "start")
-    words = f"cluster {found[1]}/{found[2]} of this distribution"
+    description = f"cluster {match[1]}/{match[2]} of this distribution"
     if me.euid in (0, server.uid):
-        return Managed(words=words, command=shlex.join(restart), restart=restart, start=start)
-    return Managed(words, shlex.join(("sudo", *restart)), why_not=_not_us(server))
+        return Managed(words=description, command=shlex.join(restart), restart=restart, start=start)
+    return Managed(description, shlex.join(("sudo", *restart)), why_not=_not_us(server))
 
 
 def _of_container(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:

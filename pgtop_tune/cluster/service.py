@@ -52,7 +52,7 @@ class Ran(Struct, frozen=True):
 
 def run(
     argv: Sequence[str],
-    place: ServerPlace,
+    server_place: ServerPlace,
     *,
     as_owner: bool,
     in_english: bool = False,
@@ -66,18 +66,18 @@ def run(
 
     Args:
         argv: The program and its arguments.
-        place: The server it is about.
+        server_place: The server it is about.
         as_owner: Run as the server's user, not as ours.
         in_english: Its words are read by us, not by people.
         leave: When it is set, the program goes on without us.
         timeout_s: After so long it is ended.
         limits_of: A process whose limits of open files and locked memory it gets, as far as ours can be raised.
     """
-    become = as_owner and place.uid is not None and place.uid != os.geteuid()
+    become = as_owner and server_place.uid is not None and server_place.uid != os.geteuid()
     # As root a program of the system is run: it gets none of what the server's user has set for loading libraries.
-    whole = become or place.uid == os.geteuid()
-    belonging = {name: value for name, value in place.environment if whole or not name.startswith(_LOADING)}
-    ours = {name: os.environ[name] for name in _OURS if name in os.environ}
+    gets_all = become or server_place.uid == os.geteuid()
+    belonging = {name: value for name, value in server_place.environment if gets_all or not name.startswith(_LOADING)}
+    own_variables = {name: os.environ[name] for name in _OURS if name in os.environ}
     english = {"LC_ALL": "C"} if in_english else {}
     with tempfile.TemporaryFile() as output:
         # A file, not a pipe: the server it starts may keep it open.
@@ -87,11 +87,11 @@ def run(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={"PATH": _SAFE_PATH, **ours, **belonging, **english},
+                env={"PATH": _SAFE_PATH, **own_variables, **belonging, **english},
                 cwd="/",
-                user=place.uid if become else None,
-                group=place.gid if become else None,
-                extra_groups=groups_of(place) if become else None,
+                user=server_place.uid if become else None,
+                group=server_place.gid if become else None,
+                extra_groups=groups_of(server_place) if become else None,
                 start_new_session=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
@@ -127,12 +127,12 @@ def _status(process: subprocess.Popen[bytes], leave: threading.Event | None, tim
             return TOO_LONG
 
 
-def groups_of(place: ServerPlace) -> list[int]:
+def groups_of(server_place: ServerPlace) -> list[int]:
     """Return the groups of the server's user: keys and certificates are often read through them."""
-    if place.uid is None or place.gid is None:
+    if server_place.uid is None or server_place.gid is None:
         return []
     try:
-        return os.getgrouplist(pwd.getpwuid(place.uid).pw_name, place.gid)
+        return os.getgrouplist(pwd.getpwuid(server_place.uid).pw_name, server_place.gid)
     except KeyError:
         return []
 
@@ -164,17 +164,17 @@ class StartLog:
         now_s: Seconds since the epoch.
     """
 
-    def __init__(self, place: ServerPlace, now_s: float) -> None:
-        self._place: Final = place
+    def __init__(self, server_place: ServerPlace, now_s: float) -> None:
+        self._place: Final = server_place
         self._since_s: Final = now_s
         self._sizes: Final = {where: _size(*where) for where in self._files()}
 
     def pieces(self) -> tuple[LogPiece, ...]:
         """What was written since; a file that cannot be read has nothing."""
-        found = [LogPiece(where[1], self._tail(*where)) for where in self._files()]
+        log_pieces = [LogPiece(where[1], self._tail(*where)) for where in self._files()]
         if self._place.unit:
-            found.append(LogPiece(self._place.unit, _journal(self._place.unit, self._since_s)))
-        return tuple(piece for piece in found if piece.content)
+            log_pieces.append(LogPiece(self._place.unit, _journal(self._place.unit, self._since_s)))
+        return tuple(piece for piece in log_pieces if piece.content)
 
     def _files(self) -> Iterator[tuple[str, str]]:
         """Yield directory and name: of the file that it writes to, then of the newest in the directory of its logs."""
@@ -203,7 +203,7 @@ class StartLog:
 
 def _size(directory: str, name: str) -> int:
     with suppress(OSError), directory_at(directory) as logs:
-        return next((status.st_size for known, status in logs.files() if known == name), 0)
+        return next((status.st_size for file_name, status in logs.files() if file_name == name), 0)
     return 0
 
 

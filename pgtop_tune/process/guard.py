@@ -83,7 +83,7 @@ OPTIONS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
 """Options with a value: the field of Order and how its text is read. `--remove` may be given again."""
 
 
-def parse(words: list[str]) -> GuardOrder:
+def parse(arguments: list[str]) -> GuardOrder:
     """The order that the words of the command line give.
 
     Raises:
@@ -91,8 +91,8 @@ def parse(words: list[str]) -> GuardOrder:
     """
     fields: dict[str, object] = {}
     remove: list[str] = []
-    rest = iter(words)
-    for word in rest:
+    remaining_words = iter(arguments)
+    for word in remaining_words:
         if word == "--":
             break
         if word == "--remove-on-exit":
@@ -101,14 +101,14 @@ def parse(words: list[str]) -> GuardOrder:
         if word not in OPTIONS:
             raise ValueError(f"unknown option {word!r}")
         field, read = OPTIONS[word]
-        value = next(rest, None)
+        value = next(remaining_words, None)
         if value is None:
             raise ValueError(f"{word} needs a value")
         if field == "remove":
             remove.append(_absolute(value))
         else:
             fields[field] = read(value)
-    argv = tuple(rest)
+    argv = tuple(remaining_words)
     if not argv:
         raise ValueError("no command after --")
     return GuardOrder(argv, remove=tuple(remove), **fields)  # type: ignore[arg-type]
@@ -206,11 +206,11 @@ class _Watch:
         """Returns when the child has ended, an end is asked for (only if listening), or time is over."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not (self._reap() or (listen and self.told_to_end)):
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            remaining_s = None if deadline is None else deadline - time.monotonic()
+            if remaining_s is not None and remaining_s <= 0:
                 return
             sources = [self._wake_fd, 0] if listen else [self._wake_fd]
-            ready, _, _ = select.select(sources, [], [], left)
+            ready, _, _ = select.select(sources, [], [], remaining_s)
             if self._wake_fd in ready and signal.SIGTERM in os.read(self._wake_fd, 512):
                 self.told_to_end = True
             if 0 in ready:
@@ -307,14 +307,14 @@ def _empty_below(holding: int | None, name: str) -> None:
     """
     directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=holding)
     try:
-        for each in os.listdir(directory):
+        for entry in os.listdir(directory):
             try:
-                os.unlink(each, dir_fd=directory)
+                os.unlink(entry, dir_fd=directory)
             except OSError:
                 # A directory, or a name that is gone.
                 try:
-                    _empty_below(directory, each)
-                    os.rmdir(each, dir_fd=directory)
+                    _empty_below(directory, entry)
+                    os.rmdir(entry, dir_fd=directory)
                 except OSError:
                     continue
     finally:

@@ -143,7 +143,9 @@ class GuardedAsync:
         """
         if self.process.stdin is not None:
             self.process.stdin.close()
-        drains = [asyncio.ensure_future(_drain(each)) for each in (self.process.stdout, self.process.stderr) if each]
+        drains = [
+            asyncio.ensure_future(_drain(stream)) for stream in (self.process.stdout, self.process.stderr) if stream
+        ]
         try:
             async with asyncio.timeout(self._grace_s + _MARGIN_S if timeout_s is None else timeout_s):
                 return await self.process.wait()
@@ -283,16 +285,16 @@ def _guard_argv(
     guard.signal_number(then)
     if (uid is None) != (gid is None):
         raise ValueError("uid and gid go together")
-    words = ["--signal", first, "--then", then, "--grace", str(grace_s), "--pid-fd", str(pid_fd)]
+    options = ["--signal", first, "--then", then, "--grace", str(grace_s), "--pid-fd", str(pid_fd)]
     for directory in remove:
         if not directory.is_absolute():
             raise ValueError(f"not an absolute path: {directory}")
-        words += ["--remove", str(directory)]
+        options += ["--remove", str(directory)]
     if remove_on_exit:
-        words.append("--remove-on-exit")
+        options.append("--remove-on-exit")
     if uid is not None:
-        words += ["--user", f"{uid}:{gid}"]
-    return [*file_argv(guard.__file__), *words, "--", *argv]
+        options += ["--user", f"{uid}:{gid}"]
+    return [*file_argv(guard.__file__), *options, "--", *argv]
 
 
 def _word(name: str) -> bytes:
@@ -331,9 +333,9 @@ async def _drain(stream: asyncio.StreamReader) -> None:
 
 
 def _pid(line: str, program: str) -> int:
-    kind, _, rest = line.strip().partition(" ")
+    kind, _, detail = line.strip().partition(" ")
     if kind == "error":
-        raise OSError(int(rest), os.strerror(int(rest)), program)
+        raise OSError(int(detail), os.strerror(int(detail)), program)
     if not kind:
         raise OSError(errno.ECHILD, "the guard ended before it could start", program)
     return int(kind)

@@ -55,8 +55,8 @@ def parse_mountinfo(mountinfo: bytes) -> tuple[Mount, ...]:
     """Every mount, in the order they were made; lines that are not of this form are passed over."""
     mounts = []
     for line in mountinfo.split(b"\n"):
-        left, separator, right = line.partition(b" - ")
-        here, there = left.split(), right.split(b" ")
+        mount_fields, separator, right = line.partition(b" - ")
+        here, there = mount_fields.split(), right.split(b" ")
         if separator and len(here) >= 6 and len(there) >= 3:
             mounts.append(
                 Mount(
@@ -233,5 +233,5 @@ def _mounts_of(process: str, root: Path) -> tuple[Mount, ...]:
 
 def _unescape(word: bytes) -> str:
     """Blanks, tabs, line breaks and backslashes stand as three octal digits."""
-    plain = _ESCAPED.sub(lambda found: bytes([int(found.group(1), 8) & 0xFF]), word)
+    plain = _ESCAPED.sub(lambda escape: bytes([int(escape.group(1), 8) & 0xFF]), word)
     return plain.decode("utf-8", "surrogateescape")

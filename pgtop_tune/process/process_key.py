@@ -70,9 +70,9 @@ def key_of(pid: int) -> ProcessKey | None:
 
 def own_key() -> ProcessKey:
     """This process."""
-    found = key_of(os.getpid()) if has_proc() else _own_key_without_proc(os.getpid())
-    assert found is not None
-    return found
+    own_process = key_of(os.getpid()) if has_proc() else _own_key_without_proc(os.getpid())
+    assert own_process is not None
+    return own_process
 
 
 def boot_id() -> str:

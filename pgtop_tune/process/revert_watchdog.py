@@ -157,8 +157,8 @@ def watch(until_s: float, patience_s: float, last_word: str, archive: str, argv:
             return _run(argv, archive, patience_s, last_word, copy)
         begun += chunk
         while b"\n" in begun:
-            line, _, rest = bytes(begun).partition(b"\n")
-            begun = bytearray(rest)
+            line, _, remainder = bytes(begun).partition(b"\n")
+            begun = bytearray(remainder)
             if line + b"\n" == WELL:
                 return 0
             if line.startswith(_COPY):

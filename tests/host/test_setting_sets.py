@@ -154,5 +154,5 @@ def test_a_change_that_cannot_be_ours_is_not_followed_and_stops_no_other(made: M
     honest = made.change("vm.swappiness", "6")
     told: list[str] = []
     with pytest.raises(HostProblem, match="cannot have made"):
-        revert(root=made.root, directory=made.journals, each=lambda change: told.append(change.id))
+        revert(root=made.root, directory=made.journals, report=lambda change: told.append(change.id))
     assert (told, victim.read_text(), made.text("proc/sys/vm/swappiness")) == ([honest.id], "precious", "60\n")

@@ -45,17 +45,17 @@ def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> N
     Raises:
         JournalProblem: A journal that has it cannot be written.
     """
-    words = f"the revert watchdog gave up at {datetime.now():%Y-%m-%d %H:%M}: {problem.message}"
+    message = f"the revert watchdog gave up at {datetime.now():%Y-%m-%d %H:%M}: {problem.message}"
     # What cannot be read can hardly be written; `revert` tells of it.
     for text in read_all(directory).texts.values():
-        known: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
-        if text.server is None or not any(set_id in (change.set_id, change.id) for change in known):
+        in_force: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
+        if text.server is None or not any(set_id in (change.set_id, change.id) for change in in_force):
             continue
         with Journal(text.server, directory) as journal:
             now = journal.text()
             changes: tuple[Change, ...] = (*now.in_force, *now.host_in_force)
             journal.write(
-                *(replace(change, message=words) for change in changes if set_id in (change.set_id, change.id))
+                *(replace(change, message=message) for change in changes if set_id in (change.set_id, change.id))
             )
 
 
@@ -162,8 +162,8 @@ class PendingWatch:
         for problem in await asyncio.to_thread(write_owed):
             raise problem
 
-    def _is_wanted_on_server(self, known: tuple[Path, ...] | None) -> bool:
-        for path in journals(self._directory) if known is None else known:
+    def _is_wanted_on_server(self, paths: tuple[Path, ...] | None) -> bool:
+        for path in journals(self._directory) if paths is None else paths:
             text = self._text(path)
             if self._is_wanted(_pending(text)):
                 return True
@@ -177,11 +177,11 @@ class PendingWatch:
 
     def _is_wanted(self, pending: Iterable[PendingSet[Any]]) -> bool:
         """Whether there is a set to be adopted, reverted or told of."""
-        now, own = now_ms(), own_key()
-        for each in pending:
-            ours = each.holder is Holder.PROGRAM and each.owner.program == own
-            news = not ours and each.changes[0].id not in self._seen
-            if each.overdue(now) or news or each.adoptable(now, to_hold=self._hold):
+        now, this_program = now_ms(), own_key()
+        for pending_set in pending:
+            is_ours = pending_set.holder is Holder.PROGRAM and pending_set.owner.program == this_program
+            news = not is_ours and pending_set.changes[0].id not in self._seen
+            if pending_set.overdue(now) or news or pending_set.adoptable(now, to_hold=self._hold):
                 return True
         return False
 
@@ -220,21 +220,21 @@ class PendingWatch:
         await _each(overdue, orphans, others)
 
     def _take(self, sets: Iterable[PendingSet[Any]]) -> None:
-        for each in sets:
-            self._seen.add(each.changes[0].id)
-            left = f"{_listed(each.changes)} was left by {each.owner.by}, which has ended"
-            until = wall_clock(each.until_ms)
+        for pending_set in sets:
+            self._seen.add(pending_set.changes[0].id)
+            beginning = f"{_listed(pending_set.changes)} was left by {pending_set.owner.by}, which has ended"
+            until = wall_clock(pending_set.until_ms)
             if not self._hold:
-                self._tell(f"{left}: it reverts at {until}")
+                self._tell(f"{beginning}: it reverts at {until}")
                 continue
-            self._tell(f"{left}: confirm it, or it reverts at {until}")
+            self._tell(f"{beginning}: confirm it, or it reverts at {until}")
             adopted = AdoptedSet(
-                set_id=each.set_id,
-                changes=each.changes,
-                until_ms=each.until_ms,
-                by=each.owner.by,
-                trip_wires=each.owner.trip_wires,
-                with_restart=each.owner.with_restart,
+                set_id=pending_set.set_id,
+                changes=pending_set.changes,
+                until_ms=pending_set.until_ms,
+                by=pending_set.owner.by,
+                trip_wires=pending_set.owner.trip_wires,
+                with_restart=pending_set.owner.with_restart,
             )
             self._adopted = (*self._adopted, adopted)
 
@@ -243,16 +243,19 @@ class PendingWatch:
 
         Not of the switches of an experiment, which screens show as such.
         """
-        for each in sets:
-            news = each.changes[0].id not in self._seen and each.until_ms > now_ms()
-            if news and each.owner.program not in (own_key(), *(known.key for known in running_experiments())):
-                until, by = wall_clock(each.until_ms), each.owner.by or "another program"
-                if each.holder in (Holder.PROGRAM, Holder.ELSEWHERE):
-                    self._tell(f"{_listed(each.changes)} is pending confirmation by {by}: it reverts at {until}")
+        for pending_set in sets:
+            news = pending_set.changes[0].id not in self._seen and pending_set.until_ms > now_ms()
+            if news and pending_set.owner.program not in (
+                own_key(),
+                *(experiment.key for experiment in running_experiments()),
+            ):
+                until, by = wall_clock(pending_set.until_ms), pending_set.owner.by or "another program"
+                if pending_set.holder in (Holder.PROGRAM, Holder.ELSEWHERE):
+                    self._tell(f"{_listed(pending_set.changes)} is pending confirmation by {by}: it reverts at {until}")
                 else:
                     revert = f"its {Holder.WATCHDOG} reverts it at {until}"
-                    self._tell(f"{_listed(each.changes)} was left by {by}, which has ended: {revert}")
-            self._seen.add(each.changes[0].id)
+                    self._tell(f"{_listed(pending_set.changes)} was left by {by}, which has ended: {revert}")
+            self._seen.add(pending_set.changes[0].id)
 
     def _text(self, path: Path) -> JournalText:
         """What a journal says; one that is not there says nothing.
@@ -265,8 +268,8 @@ class PendingWatch:
             signature = (stat.st_mtime_ns, stat.st_size, owed_bytes(path))
         except OSError:
             return read(path)
-        known, text = self._texts.get(path, (None, JournalText(None, (), ())))
-        if signature != known:
+        known_signature, text = self._texts.get(path, (None, JournalText(None, (), ())))
+        if signature != known_signature:
             text = read(path)
             self._texts[path] = signature, text
         return text
@@ -332,6 +335,6 @@ def _overdue(pending: Iterable[PendingSet[Any]]) -> frozenset[str]:
 def _listed(changes: Iterable[Change]) -> str:
     """ "work_mem 4MB→8MB; max_wal_size 1GB→4GB"."""
     return "; ".join(
-        f"{each.name} {value_before(each)}→{each.value if isinstance(each, HostChange) else each.told_after}"
-        for each in changes
+        f"{change.name} {value_before(change)}→{change.value if isinstance(change, HostChange) else change.told_after}"
+        for change in changes
     )

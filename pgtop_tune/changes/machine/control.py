@@ -50,39 +50,39 @@ from pgtop_tune.process.process_key import own_key, own_name
 # Several changes of the operating system as one: made together or not at all. Blocking.
 
 
-def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str], *, survive: bool) -> None:
+def check_set(root: Path, requested: Sequence[WantedSetting], setting_names: Sequence[str], *, survive: bool) -> None:
     """Makes sure, before anything is touched, that a set makes sense on this machine; whether we may is another matter.
 
     Args:
         root: Where /proc and /sys are found.
-        wanted: The set.
-        known: Settings that are changed on this machine.
+        requested: The set.
+        setting_names: Settings that are changed on this machine.
         survive: Whether our file of sysctl.d is written as well.
 
     Raises:
         UsageProblem: No such setting, a value that none takes, or two values of which the kernel keeps one.
         HostProblem: This kernel does not have it.
     """
-    names = [each.name for each in wanted]
-    for each in wanted:
-        if each.name not in known:
-            raise UsageProblem(f"{each.name!r} is not a setting of this machine that pgtop-tune changes")
-        if names.count(each.name) > 1:
-            raise UsageProblem(f"{each.name} is to be set twice at once", "leave one of the values out")
-        for other in ALONG.get(each.name, ()):
-            if other in names and each.name in ALONG.get(other, ()):
+    names = [request.name for request in requested]
+    for request in requested:
+        if request.name not in setting_names:
+            raise UsageProblem(f"{request.name!r} is not a setting of this machine that pgtop-tune changes")
+        if names.count(request.name) > 1:
+            raise UsageProblem(f"{request.name} is to be set twice at once", "leave one of the values out")
+        for alternative in ALONG.get(request.name, ()):
+            if alternative in names and request.name in ALONG.get(alternative, ()):
                 raise UsageProblem(
-                    f"{each.name} and {other} are alternatives: setting one makes the other 0",
+                    f"{request.name} and {alternative} are alternatives: setting one makes the other 0",
                     "set one of them out",
                 )
-    for each in wanted:
-        taken(root, each.name, each.value, survive=survive and not each.until_boot)
+    for request in requested:
+        taken(root, request.name, request.value, survive=survive and not request.until_boot)
 
 
 def make_set(
     journal: Journal,
     root: Path,
-    wanted: Sequence[WantedSetting],
+    requested: Sequence[WantedSetting],
     *,
     survive: bool,
     intent: Intent,
@@ -94,16 +94,18 @@ def make_set(
         HostProblem: The kernel refuses one; nothing is changed.
         JournalProblem: The journal could not be written; nothing is changed.
     """
-    made: list[HostChange] = []
+    made_changes: list[HostChange] = []
     try:
-        for each in wanted:
-            lasts = survive and not each.until_boot
-            made.append(make(journal, root, each.name, each.value, survive=lasts, intent=intent, announced=announced))
+        for request in requested:
+            lasts = survive and not request.until_boot
+            made_changes.append(
+                make(journal, root, request.name, request.value, survive=lasts, intent=intent, announced=announced)
+            )
     except PgtopError:
-        for change in reversed(made):
+        for change in reversed(made_changes):
             _withdraw(journal, root, change, announced)
         raise
-    return tuple(made)
+    return tuple(made_changes)
 
 
 def _withdraw(journal: Journal, root: Path, change: HostChange, announced: Announcements) -> None:
@@ -186,7 +188,7 @@ class HostControl:
         """What advice on these settings stands on."""
         return await asyncio.to_thread(machine_facts, self._root)
 
-    async def check(self, wanted: Sequence[WantedSetting], *, survive: bool = False) -> None:
+    async def check(self, requested: Sequence[WantedSetting], *, survive: bool = False) -> None:
         """Makes sure that a set makes sense on this machine, whoever may make it; see `setting_set.check_set`.
 
         Raises:
@@ -194,7 +196,7 @@ class HostControl:
             HostProblem: This kernel does not have it, or the server runs elsewhere.
         """
         self._check_here()
-        await asyncio.to_thread(lambda: self._check(wanted, survive))
+        await asyncio.to_thread(lambda: self._check(requested, survive))
 
     def commands(self, name: str, value: str, *, survive: bool = False) -> tuple[str, ...]:
         """What to paste into a shell where this process may not change it itself."""
@@ -205,7 +207,7 @@ class HostControl:
         return (await self.apply_set((WantedSetting(name, value),), Terms(), survive=survive))[0]
 
     async def apply_set(
-        self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
+        self, requested: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
     ) -> tuple[HostChange, ...]:
         """See `setting_set.make_set`; with `survive` the values are put into our file of sysctl.d as well.
 
@@ -218,7 +220,7 @@ class HostControl:
             JournalProblem: The journal could not be written; nothing is changed.
         """
         self._check_here()
-        return await self._alone(lambda: self._made(wanted, terms, survive))
+        return await self._alone(lambda: self._made(requested, terms, survive))
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
         """See `MachineControl.begin_deadline`."""
@@ -239,12 +241,12 @@ class HostControl:
     async def revert_set(
         self,
         set_id: str,
-        why: str = "",
+        reason: str = "",
         only: Callable[[HostChange], bool] = lambda change: True,
-        each: Callable[[HostChange], None] = lambda change: None,
+        report: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
         """Reverts the changes of a set that are still in force and meant, last first."""
-        return await self._reverted(_only(of_set(set_id), only), why, each)
+        return await self._reverted(_only(of_set(set_id), only), reason, report)
 
     async def revert_overdue(self, set_ids: Collection[str]) -> tuple[HostChange, ...]:
         """Revert sets past their deadline, whichever program made them."""
@@ -285,23 +287,23 @@ class HostControl:
         if elsewhere is not None:
             raise HostProblem(f"settings of the machine can only be changed on the server's machine: {elsewhere}")
 
-    def _check(self, wanted: Sequence[WantedSetting], survive: bool) -> None:
-        check_set(self._root, wanted, names(self._root, self._names_of_disks()), survive=survive)
+    def _check(self, requested: Sequence[WantedSetting], survive: bool) -> None:
+        check_set(self._root, requested, names(self._root, self._names_of_disks()), survive=survive)
 
     def _elsewhere(self) -> Unavailable | None:
-        found = self._directories()
-        return found if isinstance(found, Unavailable) else None
+        unavailable = self._directories()
+        return unavailable if isinstance(unavailable, Unavailable) else None
 
-    def _made(self, wanted: Sequence[WantedSetting], terms: Terms, survive: bool) -> tuple[HostChange, ...]:
-        self._check(wanted, survive)
+    def _made(self, requested: Sequence[WantedSetting], terms: Terms, survive: bool) -> tuple[HostChange, ...]:
+        self._check(requested, survive)
         awaits_confirmation = terms.keep_within_s is not None
-        set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(wanted) > 1 or awaits_confirmation else "")
+        set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(requested) > 1 or awaits_confirmation else "")
         deadline = NO_DEADLINE if terms.keep_within_s is None else deadline_in(terms.keep_within_s)
         until_ms = deadline["until_ms"]
         intent = Intent(set_id=set_id, by=own_name(), reason=terms.reason, deadline=deadline)
         is_first = set_id not in self._held.guarded
         with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
-            paths = self._paths(wanted)
+            paths = self._paths(requested)
             clear_way(self._root, announced, paths)
             if terms.of_experiment:
                 announced.hold(self._experiment, intent.by, paths)
@@ -310,13 +312,15 @@ class HostControl:
                 owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
                 self._held.own(journal, owner, until_ms, self._start(self._guard, owner))
             try:
-                made = make_set(journal, self._root, wanted, survive=survive, intent=intent, announced=announced)
+                made_changes = make_set(
+                    journal, self._root, requested, survive=survive, intent=intent, announced=announced
+                )
             except PgtopError:
                 if is_first:
                     self._held.dismiss(set_id)
                 raise
-        self._hold(made)
-        return made
+        self._hold(made_changes)
+        return made_changes
 
     def _hold(self, changes: Sequence[HostChange]) -> None:
         """Remember a set, here and in its revert watchdog: both revert it when its journal is gone."""
@@ -366,25 +370,25 @@ class HostControl:
             return adopted
 
     async def _reverted(
-        self, selection: MachineSelection, why: str = "", each: Callable[[HostChange], None] = lambda change: None
+        self, selection: MachineSelection, reason: str = "", report: Callable[[HostChange], None] = lambda change: None
     ) -> tuple[HostChange, ...]:
-        undone, left = await self._alone(lambda: self._revert(selection, why, each))
-        for set_id in {change.set_id for change in undone} - left:
+        undone, sets_in_force = await self._alone(lambda: self._revert(selection, reason, report))
+        for set_id in {change.set_id for change in undone} - sets_in_force:
             self._held.dismiss(set_id)
             self._held.forget(set_id)
         return undone
 
     def _revert(
-        self, selection: MachineSelection, why: str, each: Callable[[HostChange], None]
+        self, selection: MachineSelection, reason: str, report: Callable[[HostChange], None]
     ) -> tuple[tuple[HostChange, ...], set[str]]:
         """What was reverted, and the sets of which something is in force still."""
         copies = self._held.copies
-        undone = revert(selection, self._root, self._directory, why, each, copies)
+        undone = revert(selection, self._root, self._directory, reason, report, copies)
         ids = {change.id for change in undone}
-        found = read_all(self._directory)
-        texts = [*found.texts.values(), *(text for _, text in found.lost(copies))]
-        left = {change.set_id for text in texts for change in text.host_in_force if change.id not in ids}
-        return undone, left
+        journals = read_all(self._directory)
+        texts = [*journals.texts.values(), *(text for _, text in journals.lost(copies))]
+        sets_in_force = {change.set_id for text in texts for change in text.host_in_force if change.id not in ids}
+        return undone, sets_in_force
 
     async def lost(self, set_id: str) -> JournalProblem | None:
         """See `MachineControl.lost`."""
@@ -394,8 +398,11 @@ class HostControl:
         directories = self._directories()
         if isinstance(directories, Unavailable):
             return ()
-        found = [carriers(directory, self._root) for directory in directories]
-        return disks([name for each in found if not isinstance(each, Unavailable) for name in each], self._root)
+        holding = [carriers(directory, self._root) for directory in directories]
+        return disks(
+            [name for disk_names in holding if not isinstance(disk_names, Unavailable) for name in disk_names],
+            self._root,
+        )
 
     def _names_of_disks(self) -> tuple[str, ...]:
         return tuple(disk.name for disk in self._disks())
@@ -416,10 +423,14 @@ def orphans(text: JournalText, directory: Path | None, *, to_hold: bool) -> tupl
     The other half of a set decides: the program that adopts the server's half adopts the machine's, too.
     """
     pending = pending_sets(text.host_in_force, text.owners)
-    found = [each for each in pending if each.adoptable(now_ms(), to_hold=to_hold)]
-    others = {half.set_id: half for half in _halves_of_servers(directory)} if found else {}
-    own = own_key()
-    return tuple(each for each in found if each.set_id not in others or others[each.set_id].owner.program == own)
+    adoptable = [pending_set for pending_set in pending if pending_set.adoptable(now_ms(), to_hold=to_hold)]
+    server_halves = {half.set_id: half for half in _halves_of_servers(directory)} if adoptable else {}
+    this_process = own_key()
+    return tuple(
+        pending_set
+        for pending_set in adoptable
+        if pending_set.set_id not in server_halves or server_halves[pending_set.set_id].owner.program == this_process
+    )
 
 
 def _halves_of_servers(directory: Path | None) -> Iterator[PendingSet[ParameterChange]]:
@@ -431,8 +442,8 @@ def revert(
     selection: MachineSelection = everything,
     root: Path = ROOT,
     directory: Path | None = None,
-    why: str = "",
-    each: Callable[[HostChange], None] = lambda change: None,
+    reason: str = "",
+    report: Callable[[HostChange], None] = lambda change: None,
     copies: Iterable[bytes] = (),
 ) -> tuple[HostChange, ...]:
     """Takes back changes that this machine's journal holds as in force, last first; what is refused stops no other.
@@ -443,8 +454,8 @@ def revert(
         selection: Which of them.
         root: Where /proc, /sys and /etc are found.
         directory: Of the journals; paths.journal_dir() by default.
-        why: What is to be said about it.
-        each: Told of each change that is taken back.
+        reason: What is to be said about it.
+        report: Told of each change that is taken back.
         copies: Lines of sets, for those that the journal has no more.
 
     Raises:
@@ -457,7 +468,7 @@ def revert(
         if selection(text.host_in_force):
             journal_copy = JournalCopy(path_for(name.key, directory), copy)
             with announcements(root, own_sets(journal_copy)) as announced:
-                done += _reverted_from(journal_copy, selection, root, why, each, announced)
+                done += _reverted_from(journal_copy, selection, root, reason, report, announced)
     if done:
         return done
     if not selection(_text(name, directory).host_in_force):
@@ -466,26 +477,26 @@ def revert(
         Journal(name, directory, reverting=True) as journal,
         announcements(root, own_sets(journal)) as announced,
     ):
-        return _reverted_from(journal, selection, root, why, each, announced)
+        return _reverted_from(journal, selection, root, reason, report, announced)
 
 
 def _reverted_from(
     journal: Journal,
     selection: MachineSelection,
     root: Path,
-    why: str,
-    each: Callable[[HostChange], None],
+    reason: str,
+    report: Callable[[HostChange], None],
     announced: Announcements,
 ) -> tuple[HostChange, ...]:
     chosen = [change.id for change in selection(journal.text().host_in_force)]
     done, problems = list[HostChange](), list[HostProblem]()
     for identity in reversed(chosen):
         try:
-            done.append(take_back(journal, root, _current(journal, identity), why, announced))
+            done.append(take_back(journal, root, _current(journal, identity), reason, announced))
         except HostProblem as problem:
             problems.append(problem)
         else:
-            each(done[-1])
+            report(done[-1])
     if problems:
         raise problems[0]
     return tuple(done)

@@ -235,12 +235,12 @@ class ParameterChange(Struct, frozen=True):
         """Id of its set; its own where it is a single change."""
         return self.set_id or self.id
 
-    def covers(self, other: ParameterChange) -> bool:
+    def covers(self, second: ParameterChange) -> bool:
         """Whether both change the same parameter of the same role and database, whatever those were called."""
-        if (self.name, self.scope.kind) != (other.name, other.scope.kind):
+        if (self.name, self.scope.kind) != (second.name, second.scope.kind):
             return False
-        ours, theirs = (self.role_oid, self.database_oid), (other.role_oid, other.database_oid)
-        return ours == theirs if any(ours) and any(theirs) else self.scope == other.scope
+        own_oids, second_oids = (self.role_oid, self.database_oid), (second.role_oid, second.database_oid)
+        return own_oids == second_oids if any(own_oids) and any(second_oids) else self.scope == second.scope
 
     @property
     def told_after(self) -> str:

@@ -64,18 +64,18 @@ class RevertOutcome(Struct, frozen=True):
 
     def after_writing(self, ids: frozenset[str]) -> RevertOutcome:
         """What came of it where some old values had been written by this command while the server was down."""
-        ours = {change.id for change in self.already} & ids
-        settled = tuple(replace(change, message="") if change.id in ours else change for change in self.settled)
-        return replace(self, settled=settled, written=self.written | ours)
+        own_ids = {change.id for change in self.already} & ids
+        settled = tuple(replace(change, message="") if change.id in own_ids else change for change in self.settled)
+        return replace(self, settled=settled, written=self.written | own_ids)
 
-    def and_then(self, other: RevertOutcome) -> RevertOutcome:
+    def and_then(self, second: RevertOutcome) -> RevertOutcome:
         """Both together."""
         return RevertOutcome(
-            settled=(*self.settled, *other.settled),
-            written=self.written | other.written,
-            elsewhere=(*self.elsewhere, *other.elsewhere),
-            refused=(*self.refused, *other.refused),
-            origins={**self.origins, **other.origins},
+            settled=(*self.settled, *second.settled),
+            written=self.written | second.written,
+            elsewhere=(*self.elsewhere, *second.elsewhere),
+            refused=(*self.refused, *second.refused),
+            origins={**self.origins, **second.origins},
         )
 
     def check_none_refused(self) -> None:
@@ -150,10 +150,10 @@ class LostBetweenHalves(ConnectionProblem):
         made: The half that is in force.
     """
 
-    def __init__(self, lost: ConnectionProblem, made: Settled) -> None:
-        hint = f"`pgtop-tune revert --set {made.set_id}` reverts both halves when the server answers again"
+    def __init__(self, lost: ConnectionProblem, settled: Settled) -> None:
+        hint = f"`pgtop-tune revert --set {settled.set_id}` reverts both halves when the server answers again"
         super().__init__(lost.message, hint)
-        self.made = made
+        self.made = settled
 
 
 def value_before(change: Change) -> str:

@@ -135,13 +135,13 @@ def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple
         in_force: Changes of one journal, oldest first.
         owners: Of the same journal, by set.
     """
-    found: dict[str, list[C]] = {}
+    changes_by_set: dict[str, list[C]] = {}
     deadlines: dict[str, int] = {}
     for change in in_force:
         until_ms = None if change.kept else deadline_ms(change)
         if until_ms is not None:
             set_id = change.set_key
-            found.setdefault(set_id, []).append(change)
+            changes_by_set.setdefault(set_id, []).append(change)
             deadlines[set_id] = min(until_ms, deadlines.get(set_id, until_ms))
     return tuple(
         PendingSet(
@@ -151,7 +151,7 @@ def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple
             owner=owners.get(set_id) or SetOwner(set_id, changes[0].by),
             holder=holder_of(set_id, changes[0].by, owners),
         )
-        for set_id, changes in found.items()
+        for set_id, changes in changes_by_set.items()
     )
 
 

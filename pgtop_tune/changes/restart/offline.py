@@ -23,11 +23,11 @@ from pgtop_tune.postgres.log_entries import LogEntry, log_entries
 from pgtop_tune.postgres.log_language import ENGLISH, LogLanguage
 
 
-def restore(place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:
+def restore(server_place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:
     """Gives postgresql.auto.conf the values back that it had before some changes; safe to be done again.
 
     Args:
-        place: Of the server, which does not run.
+        server_place: Of the server, which does not run.
         changes: In force, in the order they were made.
 
     Returns:
@@ -36,47 +36,47 @@ def restore(place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:
     Raises:
         ClusterProblem: It cannot be read or written.
     """
-    now = auto_conf.read(place.data_directory)
+    now = auto_conf.read(server_place.data_directory)
     text = put_back(now, changes)
-    copy = _copy(place)
+    copy = _copy(server_place)
     if copy is not None and _lines(copy) == _lines(text):
         # It says the same, and has the comments that ALTER SYSTEM drops.
         text = copy
     if text == now:
         return False
-    auto_conf.write(place.data_directory, text)
+    auto_conf.write(server_place.data_directory, text)
     return True
 
 
-def in_file(place: ServerPlace, changes: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
+def in_file(server_place: ServerPlace, changes: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
     """Remove the markers of changes that `restore` has put back, and return the changes as the journal gets them.
 
     Args:
-        place: Of the server, which does not run.
+        server_place: Of the server, which does not run.
         changes: Of the system's scope; no other change of these parameters is in force.
 
     Raises:
         ClusterProblem: The file cannot be read or written.
     """
-    text = now = auto_conf.read(place.data_directory)
+    text = now = auto_conf.read(server_place.data_directory)
     for change in changes:
         text = auto_conf.with_value(text, marker_name(change.name), None)
     if text != now:
-        auto_conf.write(place.data_directory, text)
+        auto_conf.write(server_place.data_directory, text)
     values = _by_name(text)
     return tuple(_as_in_file(change, values.get(change.name.lower())) for change in reversed(changes))
 
 
 def _as_in_file(change: ParameterChange, value: str | None) -> ParameterChange:
     if same(change.name, value, change.auto_conf_before):
-        words, state = "the server was down: it starts with this value", ChangeState.REVERTED
-        return replace(change, state=state, shown_after=change.shown_before, message=words)
+        message, state = "the server was down: it starts with this value", ChangeState.REVERTED
+        return replace(change, state=state, shown_after=change.shown_before, message=message)
     since = "left alone: reset since" if value is None else f"left alone: another user has set it to {value} since"
     return replace(change, state=ChangeState.SUPERSEDED, message=since, displaced=change.kept)
 
 
 def restore_copy(
-    place: ServerPlace,
+    server_place: ServerPlace,
     changes: Sequence[ParameterChange],
     in_force: Sequence[ParameterChange],
     sure: Callable[[str], bool],
@@ -84,7 +84,7 @@ def restore_copy(
     """Puts the copy of postgresql.auto.conf back where `restore` did not bring the server up; lines of others stay.
 
     Args:
-        place: Of the server, which does not run.
+        server_place: Of the server, which does not run.
         changes: To be taken back.
         in_force: All of the journal.
         sure: Asked where lines that would go are not as we have left them; told which, and of what file.
@@ -95,24 +95,26 @@ def restore_copy(
     Raises:
         ClusterProblem: A file cannot be read or written.
     """
-    copy = _copy(place)
+    copy = _copy(server_place)
     if copy is None:
         return False
-    now = auto_conf.read(place.data_directory)
+    now = auto_conf.read(server_place.data_directory)
     current, before = _by_name(now), _by_name(copy)
-    ours = {change.name.lower() for change in changes if change.scope.is_system}
+    own_names = {change.name.lower() for change in changes if change.scope.is_system}
     text = copy
     for name in dict.fromkeys((*before, *current)):
-        if name not in ours and current.get(name) != before.get(name):
+        if name not in own_names and current.get(name) != before.get(name):
             text = auto_conf.with_value(text, name, current.get(name))
-    others = [
+    foreign_names = [
         name
-        for name in sorted(ours & current.keys())
+        for name in sorted(own_names & current.keys())
         if current[name] != before.get(name) and not _left_by_one(in_force, name, current[name])
     ]
-    if text == now or (others and not sure(f"{', '.join(others)} in {place.data_directory}/{auto_conf.FILE_NAME}")):
+    if text == now or (
+        foreign_names and not sure(f"{', '.join(foreign_names)} in {server_place.data_directory}/{auto_conf.FILE_NAME}")
+    ):
         return False
-    auto_conf.write(place.data_directory, text)
+    auto_conf.write(server_place.data_directory, text)
     return True
 
 
@@ -132,10 +134,10 @@ def put_back(text: str, changes: Sequence[ParameterChange]) -> str:
 
 def _in_order_again(text: str, change: ParameterChange) -> str:
     have = list(auto_conf.settings(text))
-    own = () if change.auto_conf_before is None else (change.name,)
+    own_line = () if change.auto_conf_before is None else (change.name,)
     # Programs that know no markers have written down their lines as well.
-    wanted = [name for name in (*own, *change.followed_by) if name in have and not is_marker(name)]
-    return auto_conf.at_the_end(text, out_of_order([name for name in have if name in wanted], wanted))
+    wanted_order = [name for name in (*own_line, *change.followed_by) if name in have and not is_marker(name)]
+    return auto_conf.at_the_end(text, out_of_order([name for name in have if name in wanted_order], wanted_order))
 
 
 def _by_name(text: str) -> dict[str, str]:
@@ -150,15 +152,15 @@ def _lines(text: str) -> list[tuple[str, str]]:
     return [(name, value) for name, value in auto_conf.settings(text).items() if not is_marker(name)]
 
 
-def _copy(place: ServerPlace) -> str | None:
-    if not place.copy:
+def _copy(server_place: ServerPlace) -> str | None:
+    if not server_place.copy:
         return None
     try:
-        return read_own(Path(place.copy)).decode("utf-8", "surrogateescape")
+        return read_own(Path(server_place.copy)).decode("utf-8", "surrogateescape")
     except NotOurs as why:
         raise ClusterProblem(f"the copy is not used: {why}", why.hint) from None
     except OSError as error:
-        raise ClusterProblem(f"{place.copy} cannot be read: {error.strerror}") from None
+        raise ClusterProblem(f"{server_place.copy} cannot be read: {error.strerror}") from None
 
 
 # What the log says of a start that failed. Pure.
@@ -174,13 +176,13 @@ _OF_PROGRAM: Final = re.compile(r"^(?:\S*/)?postgres: (.+)$", re.MULTILINE)
 
 
 def explaining(
-    pieces: Sequence[LogPiece], said: Sequence[str] = (), language: LogLanguage = ENGLISH
+    pieces: Sequence[LogPiece], printed: Sequence[str] = (), language: LogLanguage = ENGLISH
 ) -> tuple[str, ...]:
     """The lines of a log that explain why a server did not start, graver ones alone where there are any.
 
     Args:
         pieces: What it wrote while it was started.
-        said: What the program said that started it; used where the log has nothing.
+        printed: What the program said that started it; used where the log has nothing.
         language: Of the log.
     """
     ended = language.saying(_ENDED)
@@ -188,9 +190,9 @@ def explaining(
     for piece in pieces:
         entries += _since_the_end(log_entries(piece.file, piece.content, language).entries, ended)
     grave = _with_causes(entries, language)
-    lines = [words for piece in pieces for words in _of_program(piece.content, ended)]
+    lines = [message for piece in pieces for message in _of_program(piece.content, ended)]
     lines += [f"{entry.severity}:  {entry.message}" for entry in (grave or ([] if lines else entries))]
-    return tuple(dict.fromkeys(lines))[-_LOG_LINES:] or tuple(said)[-_LOG_LINES:]
+    return tuple(dict.fromkeys(lines))[-_LOG_LINES:] or tuple(printed)[-_LOG_LINES:]
 
 
 def _with_causes(entries: Sequence[LogEntry], language: LogLanguage) -> list[LogEntry]:
@@ -208,7 +210,7 @@ def _with_causes(entries: Sequence[LogEntry], language: LogLanguage) -> list[Log
 
 def _of_program(content: bytes, ended: re.Pattern[str]) -> list[str]:
     since = ended.split(content.decode("utf-8", "replace"))[-1]
-    return [f"FATAL:  {without_secrets(words)}" for words in _OF_PROGRAM.findall(since)]
+    return [f"FATAL:  {without_secrets(message)}" for message in _OF_PROGRAM.findall(since)]
 
 
 def _since_the_end(entries: Sequence[LogEntry], ended: re.Pattern[str]) -> Sequence[LogEntry]:

@@ -69,11 +69,11 @@ _UNKNOWN_NAME: Final = "42704"
 def make(
     session: OperatorSession,
     journal: Journal,
-    wanted: Sequence[WantedParameter],
+    requested: Sequence[WantedParameter],
     terms: Terms,
     *,
     losses: Mapping[str, str],
-    seen: Mapping[str, SeenValue],
+    seen_values: Mapping[str, SeenValue],
     watched: Callable[[Sequence[ParameterChange]], None] = lambda changes: None,
     tell: Callable[[str], None] = lambda message: None,
 ) -> tuple[ParameterChange, ...]:
@@ -82,10 +82,10 @@ def make(
     Args:
         session: To the server.
         journal: Open.
-        wanted: In this order.
+        requested: In this order.
         terms: Whether it has to be kept, and why it is made.
         losses: What unlocked values can lose, by name.
-        seen: What the operator was shown, by name.
+        seen_values: What the operator was shown, by name.
         watched: Told of the changes once they are in the journal and before they are made.
         tell: Takes what other accounts cannot see of the changes.
 
@@ -95,9 +95,9 @@ def make(
         JournalProblem: The journal could not be written; nothing is changed.
         ConnectionProblem: The connection went away half-way; the journal has the changes as intended.
     """
-    changes = intended(session, wanted, terms, losses)
+    changes = intended(session, requested, terms, losses)
     for change in changes:
-        check_unchanged(change, seen.get(change.name), journal.text().in_force)
+        check_unchanged(change, seen_values.get(change.name), journal.text().in_force)
     note_instance(session, journal)
     journal.write(*changes)
     try:
@@ -107,17 +107,17 @@ def make(
         failed = "nothing would revert it after a crash"
         journal.write(*(replace(change, state=ChangeState.FAILED, message=failed) for change in changes))
         raise
-    made: list[ParameterChange] = []
+    made_changes: list[ParameterChange] = []
     try:
         with session.plain_words():
             _mark(session, journal, changes, tell)
             for change in changes:
                 session.alter(change.name, change.value, change.scope)
-                made.append(change)
+                made_changes.append(change)
             settled = _read_back(session, changes, ChangeState.APPLIED)
             check_after(session, changes, tell)
     except ServerProblem as problem:
-        _withdraw(session, journal, changes, made, problem)
+        _withdraw(session, journal, changes, made_changes, problem)
         raise
     except ConnectionProblem as problem:
         raise ConnectionProblem(problem.message, _UNKNOWN) from None
@@ -134,7 +134,7 @@ def take_back(
     session: OperatorSession,
     journal: Journal,
     changes: Sequence[ParameterChange],
-    why: str = "",
+    reason: str = "",
     *,
     certain: bool = True,
     at_once: bool = False,
@@ -145,7 +145,7 @@ def take_back(
         session: To the server.
         journal: Open.
         changes: In force, in the order they were made.
-        why: What is to be said about it, for instance the trip wire.
+        reason: What is to be said about it, for instance the trip wire.
         certain: The journal is surely this server's, and says from now on what the server is.
         at_once: The values were there a moment ago; else those that a login reads are tried before they are restored.
 
@@ -156,7 +156,7 @@ def take_back(
         ServerProblem: This role may not reload; no change was made.
         ConnectionProblem: The connection went away; taking back again is safe.
     """
-    if any(each.scope.is_system for each in changes):
+    if any(change.scope.is_system for change in changes):
         session.check_permitted()
     journal.owe()
     if certain:
@@ -168,21 +168,21 @@ def take_back(
     brought = f"the reload has put {unread_words} into force" if unread else ""
     lost = f"ALTER SYSTEM has written out what {included!r} of {FILE_NAME} includes: put that line back"
     places = [present(session, change) for change in changes]
-    renamed = {place.change.id: place.renamed for place in places}
-    dropped = [_dropped(place, why) for place in reversed(places) if place.gone]
-    changes = [place.change for place in places if not place.gone]
+    renamed = {scope.change.id: scope.renamed for scope in places}
+    dropped = [_dropped(scope, reason) for scope in reversed(places) if scope.gone]
+    changes = [scope.change for scope in places if not scope.gone]
     marked = _marked(session, journal, changes)
     unmarked = [target for target in targets_of(changes) if target not in marked]
     orphan_notes: dict[str, list[str]] = {}
     with briefly_claimed(session, OwnSets.of(journal), unmarked) as claims:
         # What a program that is gone has left over ours is reverted first.
-        held: dict[Target, ServerProblem] = dict(claims.refused)
+        blocked: dict[Target, ServerProblem] = dict(claims.refused)
         for leftover in claims.leftovers:
             try:
                 clear(session, [leftover], orphan_notes.setdefault(leftover.marker.name, []).append)
             except ServerProblem as problem:
-                held[leftover.target] = problem
-        put, refused = _put_all_back(session, journal, changes, held, at_once=at_once)
+                blocked[leftover.target] = problem
+        put, refused = _put_all_back(session, journal, changes, blocked, at_once=at_once)
         if not at_once:
             refused += _stay_out(session, changes, put)
         _unmark(session, journal, changes, put)
@@ -192,7 +192,7 @@ def take_back(
         done = put[change.id]
         is_lost = included and done.wrote and change.scope.is_system
         why_so = (
-            why,
+            reason,
             lost if is_lost else "",
             brought if done.wrote else "",
             renamed[change.id],
@@ -217,12 +217,12 @@ def take_back(
     )
 
 
-def _dropped(found: PresentScope, why: str) -> ParameterChange:
+def _dropped(scope: PresentScope, reason: str) -> ParameterChange:
     """A change whose role or database is gone: nothing of it is left to be reverted."""
-    known = bool(found.change.role_oid or found.change.database_oid)
-    state = ChangeState.REVERTED if known else ChangeState.SUPERSEDED
-    words = found.gone if known else f"left alone: {found.gone}"
-    return replace(found.change, state=state, shown_after=_DEFAULT, message=joined_notes(why, words))
+    has_oid = bool(scope.change.role_oid or scope.change.database_oid)
+    state = ChangeState.REVERTED if has_oid else ChangeState.SUPERSEDED
+    message = scope.gone if has_oid else f"left alone: {scope.gone}"
+    return replace(scope.change, state=state, shown_after=_DEFAULT, message=joined_notes(reason, message))
 
 
 def look_again(
@@ -251,11 +251,11 @@ def settle(session: OperatorSession, journal: Journal, changes: Sequence[Paramet
     """
     changes = named_now(session, changes)
     stored = {change.id: session.stored(change.name, change.scope) for change in changes}
-    made = [change for change in changes if same(change.name, stored[change.id], change.value)]
-    if len(made) == len(changes):
+    made_changes = [change for change in changes if same(change.name, stored[change.id], change.value)]
+    if len(made_changes) == len(changes):
         for change in _read_back(session, changes, ChangeState.APPLIED):
             journal.write(change)
-    elif not made:
+    elif not made_changes:
         for change in changes:
             journal.write(replace(change, state=ChangeState.FAILED, message="the connection was lost before it"))
         try_renew(session, journal, changes)
@@ -267,18 +267,20 @@ def _withdraw(
     session: OperatorSession,
     journal: Journal,
     changes: Sequence[ParameterChange],
-    made: Sequence[ParameterChange],
+    made_changes: Sequence[ParameterChange],
     problem: ServerProblem,
 ) -> None:
     """After a refusal: what was made is taken back, the rest is marked."""
     journal.owe()
-    for number, change in enumerate(changes[len(made) :]):
-        words = problem.message if number == 0 else f"not tried: {changes[len(made)].name} was refused"
-        journal.write(replace(change, state=ChangeState.FAILED, message=words))
-    try_renew(session, journal, changes[len(made) :])
-    if made:
-        refused = f"{changes[len(made)].name} was refused" if len(made) < len(changes) else problem.message
-        take_back(session, journal, made, refused, at_once=True).check_none_refused()
+    for number, change in enumerate(changes[len(made_changes) :]):
+        message = problem.message if number == 0 else f"not tried: {changes[len(made_changes)].name} was refused"
+        journal.write(replace(change, state=ChangeState.FAILED, message=message))
+    try_renew(session, journal, changes[len(made_changes) :])
+    if made_changes:
+        refused = (
+            f"{changes[len(made_changes)].name} was refused" if len(made_changes) < len(changes) else problem.message
+        )
+        take_back(session, journal, made_changes, refused, at_once=True).check_none_refused()
 
 
 def _mark(
@@ -395,22 +397,22 @@ def _read_back(
     session: OperatorSession, changes: Sequence[ParameterChange], state: ChangeState
 ) -> tuple[ParameterChange, ...]:
     """Reloads where a change needs it, and reads all of them in this session."""
-    fault, found = "", dict[str, Parameter]()
+    fault, parameters_found = "", dict[str, Parameter]()
     system = [change.name for change in changes if change.scope.is_system]
     lines: dict[str, str] = {}
     if system:
         fault, parameters = session.reload(system)
-        found = {parameter.name: parameter for parameter in parameters}
+        parameters_found = {parameter.name: parameter for parameter in parameters}
         lines = _lines(session) if state is ChangeState.APPLIED else {}
-    others = [change.name for change in changes if change.name not in found]
-    if others:
-        found |= {parameter.name: parameter for parameter in session.parameters(others)}
+    remaining_names = [change.name for change in changes if change.name not in parameters_found]
+    if remaining_names:
+        parameters_found |= {parameter.name: parameter for parameter in session.parameters(remaining_names)}
     settled = []
     for change in changes:
         of_system = change.scope.is_system
         # Our session has what its role and database had when it began.
         stored = lines.get(change.name.lower()) if of_system else session.stored(change.name, change.scope)
-        settled.append(_as_read(change, state, found.get(change.name), stored, fault if of_system else ""))
+        settled.append(_as_read(change, state, parameters_found.get(change.name), stored, fault if of_system else ""))
     return tuple(settled)
 
 
@@ -419,7 +421,7 @@ def _as_read(
 ) -> ParameterChange:
     """A change after reading it back; pg_settings shows no parameter without its library."""
     of_system = change.scope.is_system
-    shown = after.shown if of_system and after is not None else stored or _DEFAULT
+    shown_value = after.shown if of_system and after is not None else stored or _DEFAULT
     if after is None:
         message = _NO_LIBRARY
     elif fault:
@@ -429,7 +431,7 @@ def _as_read(
     else:
         message = difference(change, after)
     stored_after = stored if state is ChangeState.APPLIED else change.stored_after
-    return replace(change, state=state, shown_after=shown, message=message, stored_after=stored_after)
+    return replace(change, state=state, shown_after=shown_value, message=message, stored_after=stored_after)
 
 
 def _lines(session: OperatorSession) -> dict[str, str]:

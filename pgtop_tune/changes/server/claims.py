@@ -62,12 +62,12 @@ def check_free(names: Iterable[str], instance: Instance) -> None:
     Raises:
         UsageProblem: One does; nothing was changed.
     """
-    wanted = {name.lower() for name in names}
-    for each in running_on(server_of_instance(instance)):
-        held = [name for name in each.parameters if name.lower() in wanted]
-        if held:
-            verb = "is" if len(held) == 1 else "are"
-            raise UsageProblem(f"{', '.join(held)} {verb} under experiment ({each.words})", each.hint)
+    lower_names = {name.lower() for name in names}
+    for experiment in running_on(server_of_instance(instance)):
+        held_names = [name for name in experiment.parameters if name.lower() in lower_names]
+        if held_names:
+            verb = "is" if len(held_names) == 1 else "are"
+            raise UsageProblem(f"{', '.join(held_names)} {verb} under experiment ({experiment.words})", experiment.hint)
 
 
 _ATTEMPTS: Final = 4

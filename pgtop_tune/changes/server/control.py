@@ -83,17 +83,17 @@ class PostgresControl:
         self,
         conninfo: ConnInfo,
         *,
-        own: OwnSessions | None = None,
+        own_sessions: OwnSessions | None = None,
         directory: Path | None = None,
         rules: Rules = _NO_RULES,
     ) -> None:
         """Args:
         conninfo: The server.
-        own: Where the cost of these statements is counted, shared with the reader.
+        own_sessions: Where the cost of these statements is counted, shared with the reader.
         directory: Of the journals; paths.journal_dir() by default.
         rules: The fence and the order of changes.
         """
-        self._own = own if own is not None else OwnSessions()
+        self._own = own_sessions if own_sessions is not None else OwnSessions()
         self.directory: Final = directory
         self._held: Final = HeldSets(self.revert_set, directory, _by_hand)
         self._journals: Final = OwnJournals(lambda: self.conninfo.describe(), directory, self._held)
@@ -121,10 +121,10 @@ class PostgresControl:
 
         A later change holds against these values: it is refused when one is different by then.
         """
-        found = await self._runner.run(lambda session: session.parameters(names))
+        parameters = await self._runner.run(lambda session: session.parameters(names))
         at_ms = now_ms()
-        self._seen.update({parameter.name: SeenValue(parameter.shown, at_ms) for parameter in found})
-        return found
+        self._seen.update({parameter.name: SeenValue(parameter.shown, at_ms) for parameter in parameters})
+        return parameters
 
     def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
         """The exact SQL `apply` would run, for the screen."""
@@ -135,7 +135,7 @@ class PostgresControl:
         """A set of one; `message` says plainly when the value is written but not what sessions have."""
         return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
-    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         """See `change_set.make`; in the right order, and pending confirmation if the terms have a deadline.
 
         A pending set is reverted at its deadline, when we end without confirming it, and by a process of its
@@ -145,11 +145,11 @@ class PostgresControl:
             UnsafeChange: A value can lose data and was not unlocked; nothing was changed.
             UsageProblem: A parameter is under experiment; nothing was changed.
         """
-        made = await self._make(wanted, terms)
+        made_changes = await self._make(requested, terms)
         self._undone_sets.clear()
-        return made
+        return made_changes
 
-    async def check_starts(self, wanted: Sequence[WantedParameter]) -> None:
+    async def check_starts(self, requested: Sequence[WantedParameter]) -> None:
         """Make sure that the server would start with a set, which is not made.
 
         Raises:
@@ -158,11 +158,14 @@ class PostgresControl:
         """
 
         def tried(session: OperatorSession) -> None:
-            current = {each.name.lower(): each for each in session.parameters([each.name for each in wanted])}
-            for each in wanted:
-                if each.value is not None:
-                    check_taken(current[each.name.lower()], each.value)
-            self._trials.check(session, self._place(session), wanted, current)
+            current = {
+                parameter.name.lower(): parameter
+                for parameter in session.parameters([parameter.name for parameter in requested])
+            }
+            for request in requested:
+                if request.value is not None:
+                    check_taken(current[request.name.lower()], request.value)
+            self._trials.check(session, self._place(session), requested, current)
 
         await self._runner.run(tried)
 
@@ -195,15 +198,15 @@ class PostgresControl:
             self._held.dismiss(set_id)
         return staying
 
-    async def revert_set(self, set_id: str, why: str = "", *, hold: bool = False) -> tuple[ParameterChange, ...]:
+    async def revert_set(self, set_id: str, reason: str = "", *, hold: bool = False) -> tuple[ParameterChange, ...]:
         """Takes a set back; empty when it is not in force (any more).
 
         Args:
             set_id: Of the journal.
-            why: For the journal.
+            reason: For the journal.
             hold: Its revert watchdog stays until `release`: the old values need a restart that is yet to come.
         """
-        outcome = await self._take_back(of_set(set_id), why, hold=hold)
+        outcome = await self._take_back(of_set(set_id), reason, hold=hold)
         # It is pending until it is reverted there.
         if outcome.elsewhere:
             raise ServerProblem(
@@ -240,13 +243,17 @@ class PostgresControl:
         """
 
         def of_all(session: OperatorSession) -> tuple[PendingSet[ParameterChange], ...]:
-            own, found = self._journals.own(session), self._journals.find(session)
-            here = {change.id for change in in_force_on(session, found)}
-            names = [each.name for each in found.known if here.intersection(change.id for change in each.text.in_force)]
+            own_journal, journals = self._journals.own(session), self._journals.find(session)
+            here = {change.id for change in in_force_on(session, journals)}
+            names = [
+                journal.name
+                for journal in journals.known
+                if here.intersection(change.id for change in journal.text.in_force)
+            ]
             # What perhaps is of this server, and is not here, is not asked for again.
             self._journals.look_into(names)
             adopted: list[PendingSet[ParameterChange]] = []
-            for name in dict.fromkeys((own, *names)):
+            for name in dict.fromkeys((own_journal, *names)):
                 try:
                     adopted += reverting.adopt(
                         session, name, self.conninfo, self.directory, self._held, here=here, to_hold=hold
@@ -267,20 +274,20 @@ class PostgresControl:
         outlived = [change for text in texts for change in outlived_losses(text.in_force, text.owners)]
         if not outlived:
             return ()
-        back = await self._take_back(lambda in_force: [each for each in in_force if each in outlived], OUTLIVED)
+        back = await self._take_back(lambda in_force: [change for change in in_force if change in outlived], OUTLIVED)
         return back.settled
 
     async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
         """See `ChangeControl.undo_these`."""
-        return await self._undone(lambda in_force: [each for each in in_force if each.id in ids])
+        return await self._undone(lambda in_force: [change for change in in_force if change.id in ids])
 
     async def redo(self) -> tuple[ParameterChange, ...]:
         """Makes again what `undo_these` took back last; empty when there is nothing."""
         if not self._undone_sets:
             return ()
-        made = await self._make(self._undone_sets[-1], Terms())
+        made_changes = await self._make(self._undone_sets[-1], Terms())
         self._undone_sets.pop()
-        return made
+        return made_changes
 
     async def prove(self, changes: Sequence[ParameterChange], conninfo: ConnInfo | None = None) -> tuple[Proof, ...]:
         """What running and new sessions have after changes, and what wins over them.
@@ -358,14 +365,14 @@ class PostgresControl:
     async def any_in_force(self) -> bool:
         """See `ChangeControl.any_in_force`."""
 
-        found = await asyncio.to_thread(read_all, self.directory)
-        has_changes = any(text.in_force or text.displaced for text in found.texts.values())
-        return has_changes or bool(found.problems or self._held.copies)
+        journals = await asyncio.to_thread(read_all, self.directory)
+        has_changes = any(text.in_force or text.displaced for text in journals.texts.values())
+        return has_changes or bool(journals.problems or self._held.copies)
 
     async def journal_texts(self) -> tuple[JournalText, ...]:
         """What the journals say that are, or may be, of this server."""
-        found = await self._runner.run(self._journals.find)
-        return tuple(each.text for each in found.known if each.kin is not Kin.OTHER)
+        journals = await self._runner.run(self._journals.find)
+        return tuple(journal.text for journal in journals.known if journal.kin is not Kin.OTHER)
 
     def journal_of(self, session: OperatorSession) -> ServerName:
         """What the journal of the server is called to which a session leads."""
@@ -376,34 +383,34 @@ class PostgresControl:
         await self._held.aclose()
         await self._runner.close()
 
-    async def _make(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
-        made = await self._runner.run(lambda session: self._made(session, wanted, terms))
-        self._look_again(made)
-        return made
+    async def _make(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+        made_changes = await self._runner.run(lambda session: self._made(session, requested, terms))
+        self._look_again(made_changes)
+        return made_changes
 
     def _made(
-        self, session: OperatorSession, wanted: Sequence[WantedParameter], terms: Terms
+        self, session: OperatorSession, requested: Sequence[WantedParameter], terms: Terms
     ) -> tuple[ParameterChange, ...]:
         if not terms.of_experiment:
-            check_free((each.name for each in wanted), session.instance)
-        current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
-        valued = with_reset_values(session, wanted, current)
+            check_free((request.name for request in requested), session.instance)
+        current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in requested])}
+        valued = with_reset_values(session, requested, current)
         at_stake = unlocked_losses(self._rules, valued, terms, current)
-        ordered = in_order(wanted, current)
+        ordered = in_order(requested, current)
         way_in.check_before(session, valued, current, ends=terms.keep_within_s is not None)
         with Journal(self._journals.own(session), self.directory) as journal:
-            of_system = any(parameter.scope.is_system for parameter in wanted)
+            of_system = any(parameter.scope.is_system for parameter in requested)
             if of_system:
                 session.check_permitted()
                 session.check_alter_system()
                 check_auto_conf(session, self._place(session), self._tell_once)
-                check_unread(session, self._rules, wanted, terms)
+                check_unread(session, self._rules, requested, terms)
                 # A restart has asked for itself, and its operator may have gone on in spite of the answer.
                 if not terms.with_restart:
                     self._trials.check(session, self._place(session), ordered, current)
             if of_system or any(way_in.decides(parameter.name, parameter.value) for parameter in ordered):
                 note_place(self._place(session), journal)
-            known = self._held.guarded
+            guarded_before = self._held.guarded
             if terms.keep_within_s is not None or at_stake:
                 terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])
 
@@ -428,24 +435,24 @@ class PostgresControl:
             with self._claimed(session, journal, targets, terms) as reverted:
                 last_seen = {name: value for name, value in self._seen.items() if name.lower() not in reverted}
                 try:
-                    made = change_set.make(
+                    made_changes = change_set.make(
                         session,
                         journal,
                         ordered,
                         terms,
                         losses=at_stake,
-                        seen=last_seen,
+                        seen_values=last_seen,
                         watched=watched,
                         tell=self._rules.tell,
                     )
                 except (ServerProblem, JournalProblem):
                     # Nothing is changed. After a lost connection that is not known, and it stays.
-                    for set_id in set(self._held.guarded).difference(known):
+                    for set_id in set(self._held.guarded).difference(guarded_before):
                         self._held.dismiss(set_id)
                         self._held.forget(set_id)
                     raise
-            self._hold(journal, made)
-            return made
+            self._hold(journal, made_changes)
+            return made_changes
 
     def _tell_once(self, message: str) -> None:
         if message not in self._told:
@@ -463,8 +470,8 @@ class PostgresControl:
         text = journal.text()
         if not changes or text.server is None:
             return
-        known = () if text.instance is None else (text.instance,)
-        lines = lines_of(text.server, *known, *changes)
+        instance_entry = () if text.instance is None else (text.instance,)
+        lines = lines_of(text.server, *instance_entry, *changes)
         self._held.hold(changes[0].set_key, journal.path, lines)
 
     @contextmanager
@@ -497,9 +504,9 @@ class PostgresControl:
         with suppress(ServerProblem), session.plain_words():
             markers.renew(session, journal, markers.targets_of(changes), kept=ids)
 
-    async def _take_back(self, selection: ServerSelection, why: str = "", *, hold: bool = False) -> RevertOutcome:
+    async def _take_back(self, selection: ServerSelection, reason: str = "", *, hold: bool = False) -> RevertOutcome:
         def taken_back(session: OperatorSession) -> RevertOutcome:
-            done = take_back_from(session, self._journals.find(session), selection, why)
+            done = take_back_from(session, self._journals.find(session), selection, reason)
             texts = (known_journal.text for known_journal in self._journals.find(session).known)
             in_force = {change.set_key for text in texts for change in text.in_force}
             for set_id in self._claims.set_ids - in_force - {self._experiment}:
@@ -509,7 +516,7 @@ class PostgresControl:
         outcome = await self._runner.run(taken_back)
         undone = outcome.settled
         self._look_again(undone)
-        still = {change.set_key for change in (each.change for each in outcome.refused)}
+        still = {change.set_key for change in (refusal.change for refusal in outcome.refused)}
         for set_id in {change.set_key for change in undone} - still:
             self._held.forget(set_id)
             if not hold:
@@ -526,9 +533,11 @@ class PostgresControl:
 
     async def _undone(self, selection: ServerSelection) -> tuple[ParameterChange, ...]:
         undone = (await self._take_back(selection)).settled
-        ours = [each for each in reversed(undone) if each.state is not ChangeState.SUPERSEDED]
-        if ours:
-            self._undone_sets.append(tuple(WantedParameter(each.name, each.value, each.scope) for each in ours))
+        made_again = [change for change in reversed(undone) if change.state is not ChangeState.SUPERSEDED]
+        if made_again:
+            self._undone_sets.append(
+                tuple(WantedParameter(change.name, change.value, change.scope) for change in made_again)
+            )
         return undone
 
     def _begin(self, session: OperatorSession) -> None:
@@ -543,12 +552,14 @@ class PostgresControl:
         if not self._begun(self._journals.read(session)):
             return
         with Journal(self._journals.own(session), self.directory) as journal:
-            for set_id in dict.fromkeys(each.set_key for each in self._begun(journal.text())):
+            for set_id in dict.fromkeys(change.set_key for change in self._begun(journal.text())):
                 change_set.settle(session, journal, of_set(set_id)(journal.text().in_force))
 
     def _begun(self, text: JournalText) -> tuple[ParameterChange, ...]:
-        ours = own_name()
-        return tuple(each for each in text.in_force if each.state is ChangeState.INTENDED and each.by == ours)
+        this_program = own_name()
+        return tuple(
+            change for change in text.in_force if change.state is ChangeState.INTENDED and change.by == this_program
+        )
 
 
 def _by_hand(text: JournalText) -> str:

@@ -93,8 +93,8 @@ class ServerJournals(Struct, frozen=True):
     @property
     def in_force(self) -> tuple[ParameterChange, ...]:
         """What was surely changed on this server and is in force, oldest first."""
-        own = [change for each in self.known if each.kin is Kin.SAME for change in each.text.in_force]
-        return tuple(sorted(own, key=lambda change: change.at_ms))
+        own_changes = [change for journal in self.known if journal.kin is Kin.SAME for change in journal.text.in_force]
+        return tuple(sorted(own_changes, key=lambda change: change.at_ms))
 
     @property
     def doubtful(self) -> tuple[ParameterChange, ...]:
@@ -134,7 +134,7 @@ def find_journals(
     session: OperatorSession,
     description: str,
     directory: Path | None,
-    ours: str = "",
+    own_key: str = "",
     copies: Iterable[bytes] = (),
 ) -> ServerJournals:
     """Finds the journals of a session's server.
@@ -146,14 +146,14 @@ def find_journals(
         session: To the server.
         description: Of the server, for a journal that is begun.
         directory: Of the journals; paths.journal_dir() by default.
-        ours: Key of the journal this process wrote, before the server was started anew.
+        own_key: Key of the journal this process wrote, before the server was started anew.
         copies: Lines of sets, as this process knows them.
 
     Raises:
         JournalProblem: The directory or a journal of this cluster cannot be read, others could have written it, and no
             copy counts.
     """
-    now, known = session.instance, list[KnownJournal]()
+    now, known_journals = session.instance, list[KnownJournal]()
     journals = read_all(directory)
     lost = journals.lost(copies)
     for path, problem in journals.problems.items() if not lost else ():
@@ -164,14 +164,18 @@ def find_journals(
         *((path, text, b"") for path, text in journals.texts.items()),
         *((path_for(_key_of(text), directory), text, copy) for copy, text in lost),
     ):
-        name, found = _name(path, text), _kin(path, text, now, session.endpoint)
-        if found is Kin.PERHAPS and name.key == ours:
-            found = Kin.SAME
-        if found is not Kin.OTHER or _of_cluster(name, text, now):
-            known.append(KnownJournal(name=name, path=path, text=text, kin=found, copy=copy))
-    known.sort(key=lambda each: (_RANK[each.kin], each.copy != b"", -_started_us(each.text)))
-    own = known[0].name if known and known[0].kin is Kin.SAME else ServerName(_key(now), description)
-    return ServerJournals(own, tuple(known))
+        name, journal_kin = _name(path, text), _kin(path, text, now, session.endpoint)
+        if journal_kin is Kin.PERHAPS and name.key == own_key:
+            journal_kin = Kin.SAME
+        if journal_kin is not Kin.OTHER or _of_cluster(name, text, now):
+            known_journals.append(KnownJournal(name=name, path=path, text=text, kin=journal_kin, copy=copy))
+    known_journals.sort(key=lambda journal: (_RANK[journal.kin], journal.copy != b"", -_started_us(journal.text)))
+    own_journal = (
+        known_journals[0].name
+        if known_journals and known_journals[0].kin is Kin.SAME
+        else ServerName(_key(now), description)
+    )
+    return ServerJournals(own_journal, tuple(known_journals))
 
 
 def _key_of(text: JournalText) -> str:
@@ -184,9 +188,9 @@ def note_instance(session: OperatorSession, journal: Journal) -> None:
     Raises:
         JournalProblem: It could not be written.
     """
-    known = journal.text().instance
-    now = joined(known, seen(session))
-    if now != known:
+    known_instance = journal.text().instance
+    now = joined(known_instance, seen(session))
+    if now != known_instance:
         journal.write(now)
 
 
@@ -210,7 +214,7 @@ def _kin(path: Path, text: JournalText, now: Instance, endpoint: str) -> Kin:
         return Kin.PERHAPS if key == endpoint else Kin.OTHER
     of_cluster = now.system_identifier in ("", older[1])
     # A role that was not told the directory took it for "".
-    directories = {f"{zlib.crc32(each.encode()):08x}" for each in (now.data_directory, "")}
+    directories = {f"{zlib.crc32(directory.encode()):08x}" for directory in (now.data_directory, "")}
     fits = of_cluster and (older[2] in directories or not now.data_directory)
     return Kin.PERHAPS if fits else Kin.OTHER
 
@@ -221,8 +225,8 @@ def _key(now: Instance) -> str:
 
 
 def _of_cluster(name: ServerName, text: JournalText, now: Instance) -> bool:
-    known = text.instance.system_identifier if text.instance is not None else name.key.partition("-")[0]
-    return known != "" and known == now.system_identifier
+    identifier = text.instance.system_identifier if text.instance is not None else name.key.partition("-")[0]
+    return identifier != "" and identifier == now.system_identifier
 
 
 def _started_us(text: JournalText) -> int:
@@ -232,11 +236,11 @@ def _started_us(text: JournalText) -> int:
 def _machine(session: OperatorSession, data_directory: str) -> str:
     """Host name, and a mark of the file system that the data directory is in."""
     mounts = {
-        _ESCAPED.sub(lambda found: chr(int(found[1], 8)), point): f"{root} {system}"
+        _ESCAPED.sub(lambda escape: chr(int(escape[1], 8)), point): f"{root} {system}"
         for root, point, system in _MOUNT.findall(_word(session, _MOUNTS))
     }
     directory = PurePosixPath(data_directory or "/")
-    holding = next((mounts[str(each)] for each in (directory, *directory.parents) if str(each) in mounts), "")
+    holding = next((mounts[str(parent)] for parent in (directory, *directory.parents) if str(parent) in mounts), "")
     name = _word(session, _HOST_NAME).strip()
     return f"{name} {zlib.crc32(holding.encode()):08x}" if name and holding else ""
 
@@ -265,10 +269,10 @@ class OwnJournals:
         held: The sets of this process.
     """
 
-    def __init__(self, describe: Callable[[], str], directory: Path | None, held: HeldSets) -> None:
+    def __init__(self, describe: Callable[[], str], directory: Path | None, held_sets: HeldSets) -> None:
         self._describe: Final = describe
         self._directory: Final = directory
-        self._held: Final = held
+        self._held: Final = held_sets
         self._own: ServerName | None = None
         self._key = ""
         self._paths: tuple[Path, ...] = ()
@@ -281,9 +285,9 @@ class OwnJournals:
     def own(self, session: OperatorSession) -> ServerName:
         """The name of the server's own journal."""
         if self._own is None:
-            found = self.find(session)
-            self._own, self._key = found.name, found.name.key
-            self.look_into([each.name for each in found.known if each.kin is not Kin.OTHER])
+            journals = self.find(session)
+            self._own, self._key = journals.name, journals.name.key
+            self.look_into([journal.name for journal in journals.known if journal.kin is not Kin.OTHER])
         return self._own
 
     def find(self, session: OperatorSession) -> ServerJournals:
@@ -301,12 +305,12 @@ class OwnJournals:
         Raises:
             JournalProblem: No journal has it any more, and it is in force.
         """
-        known = (each for each in self.find(session).known if each.kin is not Kin.OTHER)
-        own = self.own(session)
-        holding = next((each for each in known if of_set(set_id)(each.text.in_force)), None)
+        known_journals = (journal for journal in self.find(session).known if journal.kin is not Kin.OTHER)
+        own_journal = self.own(session)
+        holding = next((journal for journal in known_journals if of_set(set_id)(journal.text.in_force)), None)
         if holding is not None and holding.copy:
             raise self._held.lost_problem(holding.text, read_all(self._directory).problem)
-        return own if holding is None else holding.name
+        return own_journal if holding is None else holding.name
 
     def read(self, session: OperatorSession) -> JournalText:
         """The server's own."""

@@ -156,8 +156,8 @@ def restoring_sql(changes: Sequence[ParameterChange]) -> str:
     for change in changes:
         name = marker_name(change.name)
         if not change.kept:
-            known = f"SET {name} = ''; " if change.scope.is_system else ""
-            texts.append(f"{known}{statement(name, None, change.scope)};")
+            declaration = f"SET {name} = ''; " if change.scope.is_system else ""
+            texts.append(f"{declaration}{statement(name, None, change.scope)};")
     return " ".join(texts)
 
 
@@ -316,7 +316,7 @@ def _pending(
     ]
     # Roles and databases may have another name by now, or be gone.
     places = [present(session, change) for change in pending]
-    return [place.change for place in places if not place.gone and place.change.scope == scope]
+    return [scope_now.change for scope_now in places if not scope_now.gone and scope_now.change.scope == scope]
 
 
 def _marker(

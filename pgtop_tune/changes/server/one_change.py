@@ -58,7 +58,7 @@ class Rules(Struct, frozen=True):
 
 
 def with_reset_values(
-    session: OperatorSession, wanted: Sequence[WantedParameter], current: Mapping[str, Parameter]
+    session: OperatorSession, requested: Sequence[WantedParameter], current: Mapping[str, Parameter]
 ) -> tuple[WantedParameter, ...]:
     """Return the changes with the values that resets bring: they are judged as typed ones.
 
@@ -66,7 +66,7 @@ def with_reset_values(
     is not known stays one.
     """
     valued = []
-    for change in wanted:
+    for change in requested:
         parameter = current.get(change.name.lower())
         if change.value is None and parameter is not None:
             values = values_after_reset(session, parameter, change.scope)
@@ -79,13 +79,13 @@ def with_reset_values(
 
 
 def unlocked_losses(
-    rules: Rules, wanted: Sequence[WantedParameter], terms: Terms, current: Mapping[str, Parameter]
+    rules: Rules, requested: Sequence[WantedParameter], terms: Terms, current: Mapping[str, Parameter]
 ) -> dict[str, str]:
     """Return what the values of a set can lose, by name, where the fence lets them pass.
 
     Args:
         rules: Whether losses may be unlocked.
-        wanted: The changes of a set.
+        requested: The changes of a set.
         terms: Say which names the operator has unlocked.
         current: The parameters as they are, by name in lower case.
 
@@ -93,22 +93,22 @@ def unlocked_losses(
         UnsafeChange: A value is locked (`metrics/setting_risks`).
     """
     losses: dict[str, str] = {}
-    for each in wanted if rules.fenced else ():
-        parameter = current.get(each.name.lower())
-        risk = risk_of(each.name, each.value, parameter)
+    for request in requested if rules.fenced else ():
+        parameter = current.get(request.name.lower())
+        risk = risk_of(request.name, request.value, parameter)
         # A name that the server does not have is refused by the server, in its words.
         if risk is None or (risk.kind is RiskClass.UNKNOWN and (parameter is None or parameter.context == "internal")):
             continue
         permitted = rules.allow_unsafe or not risk.loses_data
-        if risk.locked(ends=terms.keep_within_s is not None) and not (permitted and each.name in terms.confirmed):
+        if risk.locked(ends=terms.keep_within_s is not None) and not (permitted and request.name in terms.confirmed):
             deadline = "" if risk.locked(ends=True) else "try it with a deadline (--for 5m), or "
-            unlock = f"type {each.name} or pass --confirm {each.name}" if permitted else "pass --allow-unsafe"
+            unlock = f"type {request.name} or pass --confirm {request.name}" if permitted else "pass --allow-unsafe"
             raise UnsafeChange(
-                f"{without_secrets(f'{each.name} = {each.value}')} {risk.words}",
+                f"{without_secrets(f'{request.name} = {request.value}')} {risk.words}",
                 f"{deadline}{unlock} to unlock it; nothing was changed",
             )
         if risk.loses_data:
-            losses[each.name if parameter is None else parameter.name] = risk.reason
+            losses[request.name if parameter is None else parameter.name] = risk.reason
     return losses
 
 
@@ -175,18 +175,20 @@ def _is_same(row: Mapping[str, str]) -> bool:
         if row["vartype"] == "bool":
             return parse_bool(value) == parse_bool(in_force)
         if row["vartype"] in ("integer", "real"):
-            whole = row["vartype"] == "integer"
-            return parse(value, row["unit"] or "", integer=whole) == parse(in_force, row["unit"] or "", integer=whole)
+            is_whole = row["vartype"] == "integer"
+            return parse(value, row["unit"] or "", integer=is_whole) == parse(
+                in_force, row["unit"] or "", integer=is_whole
+            )
     except UsageProblem:
         return False
     return value.lower() == in_force.lower()
 
 
-def check_unread(session: OperatorSession, rules: Rules, wanted: Sequence[WantedParameter], terms: Terms) -> None:
+def check_unread(session: OperatorSession, rules: Rules, requested: Sequence[WantedParameter], terms: Terms) -> None:
     """Make sure that the reload brings no unsafe value of a file that nobody has loaded yet."""
     if not rules.fenced:
         return
-    for line in unread_lines(session, {each.name.lower() for each in wanted}):
+    for line in unread_lines(session, {request.name.lower() for request in requested}):
         permitted = rules.allow_unsafe or not line.risk.loses_data
         if not (permitted and line.name in terms.confirmed) and line.risk.locked(ends=False):
             raise UnsafeChange(
@@ -217,7 +219,7 @@ class SeenValue(Struct, frozen=True):
 
 
 def intended(
-    session: OperatorSession, wanted: Sequence[WantedParameter], terms: Terms, losses: Mapping[str, str]
+    session: OperatorSession, requested: Sequence[WantedParameter], terms: Terms, losses: Mapping[str, str]
 ) -> tuple[ParameterChange, ...]:
     """The changes as the journal gets them before they are made, in the order given.
 
@@ -227,31 +229,31 @@ def intended(
     """
     at_ms, by = now_ms(), own_name()
     deadline = NO_DEADLINE if terms.keep_within_s is None else deadline_in(terms.keep_within_s)
-    is_set = len(wanted) > 1 or terms.keep_within_s is not None
+    is_set = len(requested) > 1 or terms.keep_within_s is not None
     set_id = terms.set_id or (uuid.uuid4().hex[:12] if is_set else "")
-    lines = list(session.auto_conf()) if any(each.scope.is_system for each in wanted) else []
-    found: list[ParameterChange] = []
-    for each in wanted:
-        before = session.parameter(each.name)
-        if any((before.name, each.scope) == (other.name, other.scope) for other in found):
+    lines = list(session.auto_conf()) if any(request.scope.is_system for request in requested) else []
+    intended_changes: list[ParameterChange] = []
+    for request in requested:
+        before = session.parameter(request.name)
+        if any((before.name, request.scope) == (earlier.name, earlier.scope) for earlier in intended_changes):
             raise UsageProblem(f"{before.name} is to be set twice at once", "leave one of the values out")
-        stored = session.stored(before.name, each.scope)
-        _check_no_password(before, each, stored)
-        check_list(session, before, each, stored)
-        empty = each.value is not None and is_unwritable_empty(before.name, each.value)
-        role_oid, database_oid = oids(session, each.scope)
-        follow = _following(lines, before.name, each) if each.scope.is_system else ()
-        found.append(
+        stored = session.stored(before.name, request.scope)
+        _check_no_password(before, request, stored)
+        check_list(session, before, request, stored)
+        empty = request.value is not None and is_unwritable_empty(before.name, request.value)
+        role_oid, database_oid = oids(session, request.scope)
+        follow = _following(lines, before.name, request) if request.scope.is_system else ()
+        intended_changes.append(
             ParameterChange(
                 id=uuid.uuid4().hex[:12],
                 at_ms=at_ms,
                 name=before.name,
-                value=None if empty else each.value,
-                shown_before=before.shown if each.scope.is_system or stored is None else stored,
+                value=None if empty else request.value,
+                shown_before=before.shown if request.scope.is_system or stored is None else stored,
                 auto_conf_before=stored,
                 source_before=before.source,
                 state=ChangeState.INTENDED,
-                scope=each.scope,
+                scope=request.scope,
                 set_id=set_id,
                 by=by,
                 reason=terms.reason,
@@ -265,40 +267,49 @@ def intended(
                 with_restart=terms.with_restart,
             )
         )
-    return tuple(found)
+    return tuple(intended_changes)
 
 
-def _check_no_password(before: Parameter, wanted: WantedParameter, stored: str | None) -> None:
+def _check_no_password(before: Parameter, request: WantedParameter, stored: str | None) -> None:
     """The journal keeps values for the way back; a password must not come to stand there."""
-    if any(value and without_secrets(value) != value for value in (wanted.value, stored, before.shown)):
+    if any(value and without_secrets(value) != value for value in (request.value, stored, before.shown)):
         raise UsageProblem(
             f"{before.name} holds a password or a key, and the journal would keep it",
             "change it in psql with ALTER SYSTEM, or move the password to ~/.pgpass of the server's account",
         )
 
 
-def check_unchanged(change: ParameterChange, seen: SeenValue | None, others: Sequence[ParameterChange]) -> None:
+def check_unchanged(
+    change: ParameterChange, seen_value: SeenValue | None, journal_changes: Sequence[ParameterChange]
+) -> None:
     """Makes sure that a change replaces what the operator saw.
 
     Args:
         change: As intended.
-        seen: What the operator was shown; None when nothing was.
-        others: Changes in force, of the same journal.
+        seen_value: What the operator was shown; None when nothing was.
+        journal_changes: Changes in force, of the same journal.
 
     Raises:
         ChangedMeanwhile: It is something else by now; with both values, and who it was where the journal knows.
     """
-    if seen is None:
+    if seen_value is None:
         return
-    theirs = [other for other in others if other.covers(change) and other.by != change.by]
-    newer = next((other for other in reversed(theirs) if other.at_ms > seen.at_ms), None)
-    differs = change.scope.is_system and change.shown_before != seen.shown
+    foreign_changes = [
+        journal_change
+        for journal_change in journal_changes
+        if journal_change.covers(change) and journal_change.by != change.by
+    ]
+    newer = next(
+        (foreign_change for foreign_change in reversed(foreign_changes) if foreign_change.at_ms > seen_value.at_ms),
+        None,
+    )
+    differs = change.scope.is_system and change.shown_before != seen_value.shown
     if newer is None and not differs:
         return
     now = change.auto_conf_before if newer is not None and change.auto_conf_before is not None else change.shown_before
     by = f"changed by {newer.by}; " if newer is not None else ""
     raise ChangedMeanwhile(
-        f"{change.name} is now {now}; it was {seen.shown} when you looked",
+        f"{change.name} is now {now}; it was {seen_value.shown} when you looked",
         f"{by}check the value before you change it",
     )
 
@@ -339,8 +350,8 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
     now = session.stored(name, change.scope)
     later = _later(journal, change, together, now)
     if later is not None:
-        taken = ("auto_conf_before", "shown_before", "source_before", "followed_by")
-        journal.write(replace(later, **{field: getattr(change, field) for field in taken}))
+        handed_over = ("auto_conf_before", "shown_before", "source_before", "followed_by")
+        journal.write(replace(later, **{field: getattr(change, field) for field in handed_over}))
         note = f"changed again since, to {later.value or 'default'}: undoing that gives {change.shown_before}"
         return PutBack(superseded=True, handed_on=True, note=note)
     wrote = is_ours(change, now) and not same(name, now, before)
@@ -362,10 +373,10 @@ def is_ours(change: ParameterChange, now: str | None) -> bool:
     return nameless or now == change.stored_after or same(change.name, now, change.value)
 
 
-def objection(change: ParameterChange, after: Parameter, wanted: str | None) -> str:
+def objection(change: ParameterChange, after: Parameter, requested_value: str | None) -> str:
     """Why the value read back is not the one asked for; "" when it is."""
-    later = _takes_effect_later(change, after, wanted)
-    if later or wanted is None or not change.scope.is_system:
+    later = _takes_effect_later(change, after, requested_value)
+    if later or requested_value is None or not change.scope.is_system:
         return later
     if after.source != _FILE:
         return f"overridden ({after.source}): sessions like ours still have {after.shown}"
@@ -389,10 +400,10 @@ def difference(change: ParameterChange, after: Parameter) -> str:
     return f"{after.sourcefile or after.source} sets it now; before the change it was {change.shown_before}"
 
 
-def _takes_effect_later(change: ParameterChange, after: Parameter, wanted: str | None) -> str:
+def _takes_effect_later(change: ParameterChange, after: Parameter, requested_value: str | None) -> str:
     if not change.scope.is_system:
         return f"takes effect in {said(change.scope)} that start from now on"
-    if wanted is not None and after.source in AT_START:
+    if requested_value is not None and after.source in AT_START:
         return f"overridden ({after.source}): sessions like ours still have {after.shown}"
     if after.pending_restart:
         return f"takes effect when the server is restarted; until then {after.shown}"
@@ -401,13 +412,13 @@ def _takes_effect_later(change: ParameterChange, after: Parameter, wanted: str |
     return ""
 
 
-def _following(lines: list[str], name: str, wanted: WantedParameter) -> tuple[str, ...]:
+def _following(lines: list[str], name: str, request: WantedParameter) -> tuple[str, ...]:
     """Lines after that of a parameter; `lines` is left as it will be after the change."""
     index = next((at for at, line in enumerate(lines) if line.lower() == name.lower()), None)
     following = () if index is None else tuple(lines[index + 1 :])
     if index is not None:
         del lines[index]
-    if wanted.value is not None:
+    if request.value is not None:
         lines.append(name)
     return following
 
@@ -420,8 +431,8 @@ def _later(
     ids = [recorded.id for recorded in text.changes]
     after = text.changes[ids.index(change.id) + 1 :] if change.id in ids else ()
     for later in (later for later in after if later in text.in_force):
-        made = later.state is ChangeState.APPLIED or (is_ours(later, now) and now != change.value)
-        if later.covers(change) and later.id not in together and made:
+        is_made = later.state is ChangeState.APPLIED or (is_ours(later, now) and now != change.value)
+        if later.covers(change) and later.id not in together and is_made:
             return later
     return None
 
@@ -433,9 +444,9 @@ def _in_order_again(session: OperatorSession, change: ParameterChange) -> str:
     except ServerProblem as problem:
         # The value is back all the same.
         return f"the order of the lines of {_AUTO_CONF} is not known: {problem.message}"
-    own = () if change.auto_conf_before is None else (change.name,)
-    wanted = [name for name in (*own, *change.followed_by) if name in lines]
-    for name in out_of_order([line for line in lines if line in wanted], wanted):
+    own_line = () if change.auto_conf_before is None else (change.name,)
+    wanted_order = [name for name in (*own_line, *change.followed_by) if name in lines]
+    for name in out_of_order([line for line in lines if line in wanted_order], wanted_order):
         try:
             session.alter(name, lines[name])
         except ServerProblem as problem:

@@ -109,13 +109,16 @@ class OperatorSession:
     """
 
     def __init__(
-        self, conninfo: ConnInfo, own: OwnSessions, begun: Callable[[OperatorSession], None] = lambda session: None
+        self,
+        conninfo: ConnInfo,
+        our_sessions: OwnSessions,
+        begun: Callable[[OperatorSession], None] = lambda session: None,
     ) -> None:
         """Connects.
 
         Args:
             conninfo: The server.
-            own: Our sessions.
+            our_sessions: Our sessions.
             begun: Told as soon as there is a connection, before the session is made ready: it can be aborted from here.
 
         Raises:
@@ -123,7 +126,7 @@ class OperatorSession:
             NotLetIn: There, and says no.
             PasswordNeeded: It wants a password.
         """
-        self._own = own
+        self._own = our_sessions
         self._begun = begun
         self._conninfo = conninfo
         self.major = own_sessions.ALL_SINCE
@@ -286,30 +289,32 @@ class OperatorSession:
     def parameters(self, names: Sequence[str]) -> tuple[Parameter, ...]:
         """The named rows of pg_settings that this server has, in the order asked for."""
         text = f"SELECT * FROM ({queries.sql('parameters', self.major)}) p WHERE lower(name) = ANY(%s)"
-        wanted = [name.lower() for name in names]
-        rows = self.rows(text, wanted)
-        found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
-        for parameter in found.values():
+        lower_names = [name.lower() for name in names]
+        rows = self.rows(text, lower_names)
+        parameters = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
+        for parameter in parameters.values():
             check_shape(parameter)
-        waiting = [name for name, parameter in found.items() if parameter.pending_restart and has_own_value(parameter)]
+        waiting = [
+            name for name, parameter in parameters.items() if parameter.pending_restart and has_own_value(parameter)
+        ]
         written = self._rows_of_files(_WRITTEN, waiting) if waiting else None
         for name in set(waiting).difference(row["name"] for row in written) if written is not None else ():
-            found[name] = replace(found[name], pending_restart=False)
+            parameters[name] = replace(parameters[name], pending_restart=False)
         after = {_READ_ONLY, *own_sessions.LIMITS, *_KEEPALIVES} if self.direct else set()
         after |= self._switched_off
-        ours = [name for name in found if name in AT_START or name in after]
-        if ours:
+        masked_names = [name for name in parameters if name in AT_START or name in after]
+        if masked_names:
             lines = {
                 row["name"]: (row["setting"], row["place"])
-                for row in self._rows_of_files(own_sessions.IN_FILES, ours) or ()
+                for row in self._rows_of_files(own_sessions.IN_FILES, masked_names) or ()
             }
-            for name in ours:
+            for name in masked_names:
                 line = lines.get(name)
                 if name not in own_sessions.LIMITS:
-                    found[name] = unpinned(found[name], line)
+                    parameters[name] = unpinned(parameters[name], line)
                 else:
-                    found[name] = own_sessions.as_set(found[name], line, from_start=self._lifted_from_start)
-        return tuple(found[name.lower()] for name in names if name.lower() in found)
+                    parameters[name] = own_sessions.as_set(parameters[name], line, from_start=self._lifted_from_start)
+        return tuple(parameters[name.lower()] for name in names if name.lower() in parameters)
 
     def _rows_of_files(self, text: str, names: Sequence[str]) -> list[dict[str, Any]] | None:
         """Return what the files say of parameters; None where this role may not look."""
@@ -324,10 +329,10 @@ class OperatorSession:
         Raises:
             ServerProblem: The server does not have it, or this role may not see it.
         """
-        found = self.parameters([name])
-        if not found:
+        parameters = self.parameters([name])
+        if not parameters:
             raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
-        return found[0]
+        return parameters[0]
 
     def check_permitted(self) -> None:
         """Makes sure that a change could be undone and would take effect, before any is made.
@@ -355,8 +360,8 @@ class OperatorSession:
             raise ServerProblem(_SWITCHED_OFF, hint)
 
     def _is_switched_off(self) -> bool:
-        found = self.parameters(["allow_alter_system"])
-        return bool(found) and found[0].setting == "off"
+        parameters = self.parameters(["allow_alter_system"])
+        return bool(parameters) and parameters[0].setting == "off"
 
     def auto_conf(self) -> dict[str, str]:
         """Return the parameters that postgresql.auto.conf sets, in the order of its lines. Raises as below."""
@@ -369,9 +374,9 @@ class OperatorSession:
             ServerProblem: One of the server's files cannot be read: it stops there, and says nothing of this one.
         """
         for fault in self.rows(_UNREAD):
-            place = f"{fault['sourcefile']}:{fault['sourceline']}: " if fault["sourcefile"] else ""
+            location = f"{fault['sourcefile']}:{fault['sourceline']}: " if fault["sourcefile"] else ""
             raise ServerProblem(
-                f"the server cannot read its files: {place}{fault['error']}", "fix that first; nothing was changed"
+                f"the server cannot read its files: {location}{fault['error']}", "fix that first; nothing was changed"
             )
         rows = self.rows(queries.sql("auto_conf", self.major))
         if not rows:
@@ -494,9 +499,9 @@ class OperatorSession:
         self._connection.close()
 
     def _refused(self, error: psycopg.Error, name: str, scope: Scope) -> ServerProblem:
-        words = joined_notes(error.diag.message_primary or "", error.diag.message_detail or "") or str(error)
+        message = joined_notes(error.diag.message_primary or "", error.diag.message_detail or "") or str(error)
         state = sqlstate_of(error)
-        if scope.is_system and FILE_NAME in words and not state.startswith(_NOT_OF_THE_FILE):
+        if scope.is_system and FILE_NAME in message and not state.startswith(_NOT_OF_THE_FILE):
             hint = ELSEWHERE
             state = ""
         elif state == _INSUFFICIENT_PRIVILEGE:
@@ -504,15 +509,15 @@ class OperatorSession:
             act = "ALTER SYSTEM" if scope.is_system else "SET"
             hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
         elif state == _NOT_SUPPORTED and scope.is_system and self._is_switched_off():
-            words = _SWITCHED_OFF
+            message = _SWITCHED_OFF
             hint = "what is in force stays so: set it to on, reload, then `pgtop-tune revert`"
         elif state in STATEMENT_HINTS:
             hint = STATEMENT_HINTS[state]
         else:
-            found = self.parameters([name])
+            parameters = self.parameters([name])
             unknown = _NO_LIBRARY if "." in name else ""
-            hint = error.diag.message_hint or (allowed(found[0]) if found else unknown)
-        return ServerProblem(words, hint, state)
+            hint = error.diag.message_hint or (allowed(parameters[0]) if parameters else unknown)
+        return ServerProblem(message, hint, state)
 
     def _value(self, text: str) -> Any:
         return next(iter(self.rows(text)[0].values()))
@@ -534,10 +539,10 @@ class OperatorSession:
             yield
 
     def _run(self, text: str, *arguments: object) -> psycopg.Cursor[dict[str, Any]]:
-        words = marked(text)
+        statement_text = marked(text)
         started = time.perf_counter()
         try:
-            return self._connection.execute(words.encode(), arguments or None)
+            return self._connection.execute(statement_text.encode(), arguments or None)
         finally:
             self._own.statements += 1
             self._own.calls += 1

@@ -46,7 +46,7 @@ def try_to_revert(
     selection: ServerSelection = everything,
     *,
     directory: Path | None = None,
-    why: str = "",
+    reason: str = "",
     adopt: bool = False,
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
     key: str = "",
@@ -59,7 +59,7 @@ def try_to_revert(
         conninfo: The server; `instances` finds its journals.
         selection: Which of them.
         directory: Of the journals; paths.journal_dir() by default.
-        why: What is to be said about it.
+        reason: What is to be said about it.
         adopt: Also what was made on another server of the cluster, where this one has its values: a standby that was
             promoted, a data directory that was moved.
         first: Told of the changes before they are taken back: other halves of their sets may have to go first.
@@ -76,10 +76,10 @@ def try_to_revert(
     session = operator_session(conninfo, OwnSessions())
     try:
         with PlainWords(conninfo):
-            found = find_journals(session, conninfo.describe(), directory, copies=copies)
-            if key and not any(each.name.key == key and each.kin is not Kin.OTHER for each in found.known):
+            journals = find_journals(session, conninfo.describe(), directory, copies=copies)
+            if key and not any(journal.name.key == key and journal.kin is not Kin.OTHER for journal in journals.known):
                 raise ConnectionProblem(f"{conninfo.describe()}: a different server answers there")
-            outcome = take_back_from(session, found, selection, why, adopt=adopt, first=first)
+            outcome = take_back_from(session, journals, selection, reason, adopt=adopt, first=first)
             if tell_of_others is not None:
                 outcome = outcome.and_then(revert_left(session, directory, tell_of_others, adopt=adopt))
             return outcome
@@ -100,58 +100,58 @@ def revert(
     return outcome.settled
 
 
-def in_force_on(session: OperatorSession, found: ServerJournals) -> tuple[ParameterChange, ...]:
+def in_force_on(session: OperatorSession, journals: ServerJournals) -> tuple[ParameterChange, ...]:
     """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
-    return in_order(named_now(session, (*found.in_force, *_here(session, found.in_force, found.doubtful))))
+    return in_order(named_now(session, (*journals.in_force, *_here(session, journals.in_force, journals.doubtful))))
 
 
 def take_back_from(
     session: OperatorSession,
-    found: ServerJournals,
+    journals: ServerJournals,
     selection: ServerSelection,
-    why: str = "",
+    reason: str = "",
     *,
     adopt: bool = False,
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
 ) -> RevertOutcome:
     """Takes changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
-    texts = [journal.text for journal in found.known if adopt and journal.kin is Kin.OTHER]
-    doubtful = [*found.doubtful, *(change for text in texts for change in text.in_force)]
-    foreign = [change for each in found.known if each.kin is not Kin.SAME for change in each.text.in_force]
-    chosen = selection(in_order((*found.in_force, *_here(session, found.in_force, doubtful))))
+    texts = [journal.text for journal in journals.known if adopt and journal.kin is Kin.OTHER]
+    doubtful = [*journals.doubtful, *(change for text in texts for change in text.in_force)]
+    foreign = [change for journal in journals.known if journal.kin is not Kin.SAME for change in journal.text.in_force]
+    chosen = selection(in_order((*journals.in_force, *_here(session, journals.in_force, doubtful))))
     # Of those that a change covers which stays, only a journal of this server can hand the old value on.
-    wanted = {change.id for change in chosen if change in found.in_force}
-    wanted |= {
+    wanted_ids = {change.id for change in chosen if change in journals.in_force}
+    wanted_ids |= {
         change.id
         for change in _here(
             session,
-            [change for change in chosen if change.id in wanted],
-            [change for change in chosen if change.id not in wanted],
+            [change for change in chosen if change.id in wanted_ids],
+            [change for change in chosen if change.id not in wanted_ids],
         )
     }
     away = selection(in_order(foreign)) if selection is not last or not chosen else ()
-    elsewhere = tuple(change for change in away if change.id not in wanted)
-    left = {change.id for change in elsewhere}
+    elsewhere = tuple(change for change in away if change.id not in wanted_ids)
+    elsewhere_ids = {change.id for change in elsewhere}
     outcome = RevertOutcome(
         elsewhere=elsewhere,
         origins={
-            change.id: _origin(each)
-            for each in found.known
-            for change in each.text.in_force
-            if change.id in left or (each.kin is Kin.OTHER and change.id in wanted)
+            change.id: _origin(journal)
+            for journal in journals.known
+            for change in journal.text.in_force
+            if change.id in elsewhere_ids or (journal.kin is Kin.OTHER and change.id in wanted_ids)
         },
     )
-    if wanted:
-        first([change for change in chosen if change.id in wanted])
-    for each in found.known:
-        if any(change.id in wanted for change in (*each.text.in_force, *each.text.displaced)):
-            with each.opened() as journal:
+    if wanted_ids:
+        first([change for change in chosen if change.id in wanted_ids])
+    for known_journal in journals.known:
+        if any(change.id in wanted_ids for change in (*known_journal.text.in_force, *known_journal.text.displaced)):
+            with known_journal.opened() as journal:
                 # Somebody may have kept it by the time we are alone.
                 text = journal.text()
                 revertible = [change for change in text.changes if change in (*text.in_force, *text.displaced)]
-                still_wanted = selection([change for change in revertible if change.id in wanted])
+                still_wanted = selection([change for change in revertible if change.id in wanted_ids])
                 if still_wanted:
-                    back = take_back(session, journal, still_wanted, why, certain=each.kin is Kin.SAME)
+                    back = take_back(session, journal, still_wanted, reason, certain=known_journal.kin is Kin.SAME)
                     outcome = outcome.and_then(back)
     return outcome
 
@@ -198,8 +198,8 @@ def revert_left(
                 continue
             if leftover.in_force:
                 settled.append(_left_change(session, leftover.marker, leftover.target[1], messages))
-    for words in (*refused, *(f"{problem.message}: {problem.hint}" for problem in claims.refused.values())):
-        tell(words)
+    for message in (*refused, *(f"{problem.message}: {problem.hint}" for problem in claims.refused.values())):
+        tell(message)
     return RevertOutcome(settled=tuple(settled), written=frozenset(change.id for change in settled))
 
 
@@ -246,16 +246,16 @@ def missed_set(
     """
     if not set_id:
         return None
-    found = read_all(directory)
-    for path, text in found.texts.items():
-        held = selection(of_set(set_id)(text.in_force))
-        if held:
+    journals = read_all(directory)
+    for path, text in journals.texts.items():
+        held_changes = selection(of_set(set_id)(text.in_force))
+        if held_changes:
             there = text.server.description if text.server is not None else path.stem
             return ServerProblem(
-                f"{held[0].name} was changed on another server, {there}, and stays in force there",
+                f"{held_changes[0].name} was changed on another server, {there}, and stays in force there",
                 f"connect to that server: `pgtop-tune revert --set {set_id}`",
             )
-    return None if settled or set_id in found.ids else found.problem
+    return None if settled or set_id in journals.ids else journals.problem
 
 
 def in_order(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
@@ -272,10 +272,10 @@ def _here(
     stored_now: dict[tuple[str, Scope], str | None] = {}
     here: list[ParameterChange] = []
     for change in reversed(in_order((*certain, *doubtful))):
-        found = present(session, change)
-        key = (change.name.lower(), found.change.scope)
+        scope_now = present(session, change)
+        key = (change.name.lower(), scope_now.change.scope)
         if key not in stored_now:
-            stored_now[key] = _HIDDEN if found.gone else _stored(session, found.change)
+            stored_now[key] = _HIDDEN if scope_now.gone else _stored(session, scope_now.change)
         now = stored_now[key]
         if now == _HIDDEN:
             continue
@@ -308,7 +308,7 @@ def adopt(
     server: ServerName,
     conninfo: ConnInfo,
     directory: Path | None,
-    held: HeldSets,
+    held_sets: HeldSets,
     *,
     here: Collection[str],
     to_hold: bool,
@@ -320,7 +320,7 @@ def adopt(
         server: What its journal is called.
         conninfo: For the revert watchdogs.
         directory: Of the journals; paths.journal_dir() by default.
-        held: The sets of this process.
+        held_sets: The sets of this process.
         here: Ids of changes that are in force on this server: a journal may be of another one, and its sets wait there.
         to_hold: Whether the sets end with this process; else their watchdogs outlive it. See `PendingSet.adoptable`.
 
@@ -339,21 +339,21 @@ def adopt(
 
     with Journal(server, directory) as journal:
         for pending in _orphans(journal.text(), here, to_hold=to_hold):
-            begun = [each for each in pending.changes if each.state is ChangeState.INTENDED]
+            begun = [change for change in pending.changes if change.state is ChangeState.INTENDED]
             if begun:
                 change_set.settle(session, journal, begun)
-        adopted = held.adopt(journal, _orphans(journal.text(), here, to_hold=to_hold), guard, alone=not to_hold)
+        adopted = held_sets.adopt(journal, _orphans(journal.text(), here, to_hold=to_hold), guard, alone=not to_hold)
         for pending in adopted:
             try_renew(session, journal, pending.changes)
             if to_hold:
-                held.hold(pending.set_id, journal.path, lines_of(server, *pending.changes))
+                held_sets.hold(pending.set_id, journal.path, lines_of(server, *pending.changes))
         return adopted
 
 
 def _orphans(text: JournalText, here: Collection[str], *, to_hold: bool) -> tuple[PendingSet[ParameterChange], ...]:
     pending = pending_sets(text.in_force, text.owners)
     return tuple(
-        each
-        for each in pending
-        if each.adoptable(now_ms(), to_hold=to_hold) and all(change.id in here for change in each.changes)
+        pending_set
+        for pending_set in pending
+        if pending_set.adoptable(now_ms(), to_hold=to_hold) and all(change.id in here for change in pending_set.changes)
     )

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 def operator_session(
-    conninfo: ConnInfo, own: OwnSessions, begun: Callable[[OperatorSession], None] = lambda session: None
+    conninfo: ConnInfo, own_sessions: OwnSessions, begun: Callable[[OperatorSession], None] = lambda session: None
 ) -> OperatorSession:
     """Connects for changes; blocking. See `OperatorSession`."""
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
     with PlainWords(conninfo):
-        return OperatorSession(conninfo, own, begun)
+        return OperatorSession(conninfo, own_sessions, begun)
 
 
-async def own_sql_session(conninfo: ConnInfo, own: OwnSessions) -> PsycopgSession:
+async def own_sql_session(conninfo: ConnInfo, own_sessions: OwnSessions) -> PsycopgSession:
     """Connects for data sets and housekeeping. See `open_sql_session`."""
     # Frames are sampled in the caller's loop.
     opened = await asyncio.to_thread(_sql_session)
-    return await opened(conninfo, own)
+    return await opened(conninfo, own_sessions)
 
 
 def _sql_session() -> Callable[[ConnInfo, OwnSessions], Awaitable[PsycopgSession]]:
@@ -63,19 +63,19 @@ class SessionRunner:
     def __init__(
         self,
         conninfo: ConnInfo,
-        own: OwnSessions,
+        own_sessions: OwnSessions,
         *,
         opened: Callable[[OperatorSession], None],
         closed: Callable[[], None],
     ) -> None:
         """Args:
         conninfo: The server.
-        own: Where the cost of the statements is counted.
+        own_sessions: Where the cost of the statements is counted.
         opened: Called with each new session before the first act; a failure of it does not stop the act.
         closed: Called when a session is closed or lost.
         """
         self.conninfo = conninfo
-        self._own = own
+        self._own = own_sessions
         self._opened = opened
         self._closed = closed
         self._session: OperatorSession | None = None

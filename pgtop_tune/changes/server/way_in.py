@@ -82,9 +82,9 @@ def check_before(
             continue
         # A list that SET cannot write is refused in other words.
         if not list_fault(parameter.name, change.value):
-            if not ends and (why := _cannot_be_tried(session, parameter)):
+            if not ends and (obstacle := _cannot_be_tried(session, parameter)):
                 raise ServerProblem(
-                    f"{parameter.name} can keep every session out, and {why}",
+                    f"{parameter.name} can keep every session out, and {obstacle}",
                     "pass --for 5m, after which it reverts, or connect to the server itself as a superuser; nothing "
                     "was changed",
                 )

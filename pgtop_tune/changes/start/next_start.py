@@ -145,8 +145,8 @@ class NextStart(Struct, frozen=True):
         if self.is_on("logging_collector"):
             directory, file = self.text("log_directory"), self.text("log_filename")
             logs = (directory, above(directory), above(f"{directory}/{file}"))
-        others = (self.text("hba_file"), self.text("stats_temp_directory"))
-        return tuple(filter(None, (*of_tls, *logs, *others, *self.socket_directories())))
+        other_paths = (self.text("hba_file"), self.text("stats_temp_directory"))
+        return tuple(filter(None, (*of_tls, *logs, *other_paths, *self.socket_directories())))
 
     def socket_directories(self) -> tuple[str, ...]:
         """Return where its sockets are to be, but for abstract ones."""

@@ -127,27 +127,27 @@ def _real_path(pid: int, data_directory: str) -> str:
         return data_directory
 
 
-def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable[[str], None]) -> None:
+def check_auto_conf(session: OperatorSession, server_place: ServerPlace, tell: Callable[[str], None]) -> None:
     """Make sure that postgresql.auto.conf is the server's to write, and that ALTER SYSTEM keeps all of its lines.
 
     It writes out what a line includes, and drops that line (guc.c, AlterSystemSetConfigFile).
 
     Args:
         session: To the server.
-        place: Where it is.
+        server_place: Where it is.
         tell: Takes that the file cannot be read.
 
     Raises:
         ServerProblem: It is not; nothing was changed.
     """
     text = None
-    if place.uid is not None:
-        check_directory(place.data_directory, "nothing was changed")
-    if place.program:
+    if server_place.uid is not None:
+        check_directory(server_place.data_directory, "nothing was changed")
+    if server_place.program:
         with suppress(ClusterProblem):
-            if not auto_conf.is_writable(place.data_directory):
+            if not auto_conf.is_writable(server_place.data_directory):
                 raise ServerProblem(f"{auto_conf.FILE_NAME} is read-only, or a link: nothing was changed", ELSEWHERE)
-            text = auto_conf.read(place.data_directory)
+            text = auto_conf.read(server_place.data_directory)
     if text is None:
         text = _text_over_sql(session)
     if text is None:
@@ -186,7 +186,7 @@ def _text_over_sql(session: OperatorSession) -> str | None:
     return None if rows is None else str(rows[0]["content"] or "")
 
 
-def note_place(place: ServerPlace, journal: Journal) -> None:
+def note_place(server_place: ServerPlace, journal: Journal) -> None:
     """Write the place of a server into its journal, with a copy of postgresql.auto.conf, where either is news.
 
     Called before anything is written into that file, so that the way back is known when the server is down. The copy is
@@ -196,21 +196,21 @@ def note_place(place: ServerPlace, journal: Journal) -> None:
         JournalProblem: One of them could not be written; nothing is to be changed.
     """
     text = journal.text()
-    known = text.place
-    copy = known.copy if known is not None else ""
+    known_place = text.place
+    copy = known_place.copy if known_place is not None else ""
     if not any(change.scope.is_system for change in text.in_force):
-        copy = _copied(place, journal.path)
-    seen = (*known.earlier, known.endpoint) if known is not None else ()
-    earlier = tuple(dict.fromkeys(each for each in seen if each != place.endpoint))
-    place = replace(place, copy=copy, earlier=earlier)
-    if place != known:
-        journal.write(place)
+        copy = _copied(server_place, journal.path)
+    endpoints = (*known_place.earlier, known_place.endpoint) if known_place is not None else ()
+    earlier = tuple(dict.fromkeys(endpoint for endpoint in endpoints if endpoint != server_place.endpoint))
+    server_place = replace(server_place, copy=copy, earlier=earlier)
+    if server_place != known_place:
+        journal.write(server_place)
 
 
-def _copied(place: ServerPlace, journal: Path) -> str:
+def _copied(server_place: ServerPlace, journal: Path) -> str:
     """The file that holds the copy, "" where the original cannot be read: then nobody could mend it either."""
     try:
-        content = auto_conf.read(place.data_directory)
+        content = auto_conf.read(server_place.data_directory)
     except ClusterProblem:
         return ""
     copy = journal.with_suffix(_COPY)

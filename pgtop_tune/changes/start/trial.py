@@ -115,10 +115,10 @@ def pending(session: OperatorSession, in_force: Sequence[ParameterChange]) -> tu
         ServerProblem: This role may not look into the files; the hint has the GRANTs.
     """
     session.check_permitted()
-    ours = {change.name: change for change in in_force}
+    own_changes = {change.name: change for change in in_force}
     return tuple(
         PendingParameter(
-            name=row["name"], running=row["running"] or "", after=row["after"], change=ours.get(row["name"])
+            name=row["name"], running=row["running"] or "", after=row["after"], change=own_changes.get(row["name"])
         )
         for row in session.rows(_PENDING)
     )
@@ -138,18 +138,18 @@ def server_before_restart(
         ServerProblem: Its data directory does not answer.
     """
     row = session.rows(_STANDING)[0]
-    found = session.parameters((*(change.name for change in changes), *NEEDED))
-    pid, place = postmaster_pid(session), find_place(session)
+    parameters = session.parameters((*(change.name for change in changes), *NEEDED))
+    pid, server_place = postmaster_pid(session), find_place(session)
     if not isinstance(pid, Unavailable):
-        check_directory(place.data_directory, "no restart")
+        check_directory(server_place.data_directory, "no restart")
     return ServerBeforeRestart(
         **row,
         pending=pending(session, in_force),
-        parameters={parameter.name: parameter for parameter in found},
-        place=place,
+        parameters={parameter.name: parameter for parameter in parameters},
+        place=server_place,
         pid=None if isinstance(pid, Unavailable) else pid,
         next_start=at_place(
-            next_start(session, changes, PARAMETERS), place, pid, {change.name.lower() for change in changes}
+            next_start(session, changes, PARAMETERS), server_place, pid, {change.name.lower() for change in changes}
         ),
         library_directory=told_by_pg_config(session, _LIBRARIES),
     )
@@ -208,7 +208,7 @@ def with_changes(text: str, changes: Sequence[WantedParameter]) -> str:
 
 
 def start_text(
-    place: ServerPlace,
+    server_place: ServerPlace,
     text: str,
     values: NextStart,
     *,
@@ -220,7 +220,7 @@ def start_text(
     """Return what is to be tried: relative names of TLS files are those of the data directory.
 
     Args:
-        place: The server.
+        server_place: The server.
         text: Of postgresql.auto.conf.
         values: Those that the server would start with.
         with_libraries: Load shared_preload_libraries.
@@ -231,22 +231,22 @@ def start_text(
     options = {} if with_libraries else {"shared_preload_libraries": ""}
     if with_tls and (may_ask or not values.text(PASSPHRASE)):
         paths = ((name, values.text(name)) for name in TLS_FILES)
-        options |= {name: f"{place.data_directory}/{path}" for name, path in paths if path and path[0] != "/"}
+        options |= {name: f"{server_place.data_directory}/{path}" for name, path in paths if path and path[0] != "/"}
     else:
         options["ssl"] = "off"
     return StartText(text, tuple(options.items()), with_rules)
 
 
-def absent_libraries(directory: str, place: ServerPlace) -> Callable[[str, str], Sequence[str]] | None:
+def absent_libraries(directory: str, server_place: ServerPlace) -> Callable[[str, str], Sequence[str]] | None:
     """Return what tells the libraries of a list that are not there; None where that cannot be said.
 
     Args:
         directory: What $libdir stands for, "" where that is not known.
-        place: The server.
+        server_place: The server.
     """
     if not directory:
         return None
-    data = Path(place.data_directory)
+    data = Path(server_place.data_directory)
 
     def absent(value: str, search_path: str) -> Sequence[str]:
         # What is no list is passed over by the server (miscinit.c, load_libraries).
@@ -293,14 +293,14 @@ def _held(server: ServerBeforeRestart, pool: HugePages | None) -> int:
     return size // pool.page_bytes
 
 
-def _primary(place: ServerPlace) -> dict[str, int]:
+def _primary(server_place: ServerPlace) -> dict[str, int]:
     """What the primary has, as pg_control of a standby keeps it (pg_controldata)."""
-    program = Path(place.program).with_name("pg_controldata")
+    program = Path(server_place.program).with_name("pg_controldata")
     if not program.is_file():
         return {}
-    ran = run((str(program), "-D", place.data_directory), place, as_owner=True, in_english=True)
-    found = _CONTROL_LINE.findall("\n".join(ran.words))
-    return {_CONTROL_NAMES.get(name, name): int(value) for name, value in found}
+    ran = run((str(program), "-D", server_place.data_directory), server_place, as_owner=True, in_english=True)
+    settings_found = _CONTROL_LINE.findall("\n".join(ran.words))
+    return {_CONTROL_NAMES.get(name, name): int(value) for name, value in settings_found}
 
 
 # Trials of values before they reach postgresql.auto.conf: each resulting text once.
@@ -330,7 +330,7 @@ class StartTrials:
     def check(
         self,
         session: OperatorSession,
-        place: ServerPlace,
+        server_place: ServerPlace,
         changes: Sequence[WantedParameter],
         current: Mapping[str, Parameter],
     ) -> None:
@@ -338,7 +338,7 @@ class StartTrials:
 
         Args:
             session: To the server.
-            place: Where it is.
+            server_place: Where it is.
             changes: The changes; what the server refuses by itself is left to its words.
             current: The parameters as they are, by name in lower case.
 
@@ -358,9 +358,9 @@ class StartTrials:
         before = after = _UNREAD
         if _is_of_tls(touched) or not touched.isdisjoint(PARAMETERS):
             pid = postmaster_pid(session)
-            before = at_place(next_start(session, (), PARAMETERS, touched=touched), place, pid, touched)
-            after = at_place(next_start(session, changes, PARAMETERS), place, pid, touched)
-        dry = self._dry(session, place, changes, (before, after), with_libraries=with_libraries)
+            before = at_place(next_start(session, (), PARAMETERS, touched=touched), server_place, pid, touched)
+            after = at_place(next_start(session, changes, PARAMETERS), server_place, pid, touched)
+        dry = self._dry(session, server_place, changes, (before, after), with_libraries=with_libraries)
         refusal = dry.refusal if isinstance(dry, DryStart) else ""
         refusal = refusal or refusal_by_rules(before, after, changes, session.major, tried=isinstance(dry, DryStart))
         if refusal:
@@ -372,7 +372,7 @@ class StartTrials:
     def _dry(
         self,
         session: OperatorSession,
-        place: ServerPlace,
+        server_place: ServerPlace,
         changes: Sequence[WantedParameter],
         values: tuple[NextStart, NextStart],
         *,
@@ -383,15 +383,17 @@ class StartTrials:
         The values are those that the next start reads now, and with the changes.
         """
         before, after = values
-        if not place.program:
-            return self._by_rules(Unavailable(Reason.NOT_LOCAL, place.why_not or "its programs are out of reach"))
+        if not server_place.program:
+            return self._by_rules(
+                Unavailable(Reason.NOT_LOCAL, server_place.why_not or "its programs are out of reach")
+            )
         names = {change.name.lower() for change in changes}
         with_tls = _is_of_tls(names)
         may_ask = PASSPHRASE in names
         try:
-            old = auto_conf.read(place.data_directory)
+            old = auto_conf.read(server_place.data_directory)
             new = start_text(
-                place,
+                server_place,
                 with_changes(old, changes),
                 after,
                 with_libraries=with_libraries,
@@ -401,11 +403,11 @@ class StartTrials:
             )
             if new in self._passed and not (with_libraries or with_tls or new.with_rules):
                 return DryStart()
-            missing = absent_libraries(told_by_pg_config(session, _LIBRARIES), place) if with_libraries else None
-            dry = dry_start(place, new, session.major, missing)
+            missing = absent_libraries(told_by_pg_config(session, _LIBRARIES), server_place) if with_libraries else None
+            dry = dry_start(server_place, new, session.major, missing)
             if dry.refusal:
-                as_is = start_text(place, old, before, with_libraries=with_libraries, with_tls=with_tls)
-                already = dry_start(place, as_is, session.major, missing).refusal
+                as_is = start_text(server_place, old, before, with_libraries=with_libraries, with_tls=with_tls)
+                already = dry_start(server_place, as_is, session.major, missing).refusal
                 if already and not _is_of(changes, dry.refusal, already):
                     # More than this one fault it does not see.
                     return Unavailable(Reason.FAILED, already)
@@ -415,9 +417,9 @@ class StartTrials:
             return self._by_rules(Unavailable(Reason.NO_PERMISSION, problem.message))
         return dry
 
-    def _by_rules(self, why: Unavailable) -> Unavailable:
-        self._tell(f"a start was not tried, values are judged by the rules of PostgreSQL: {why.detail}")
-        return why
+    def _by_rules(self, reason: Unavailable) -> Unavailable:
+        self._tell(f"a start was not tried, values are judged by the rules of PostgreSQL: {reason.detail}")
+        return reason
 
 
 def _is_of_tls(names: Collection[str]) -> bool:
@@ -473,6 +475,6 @@ def check_taken(parameter: Parameter, value: str) -> None:
     if "\n" in value:
         raise UsageProblem(f"{parameter.name}: a value of several lines cannot be written")
     if parameter.vartype == "enum" and not _is_word(parameter, value):
-        words = ", ".join(parameter.enumvals)
-        raise UsageProblem(f"{parameter.name}: {value!r} is not one of its values", f"one of {words}")
+        choices = ", ".join(parameter.enumvals)
+        raise UsageProblem(f"{parameter.name}: {value!r} is not one of its values", f"one of {choices}")
     check_value(parameter, value)

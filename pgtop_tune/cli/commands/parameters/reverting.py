@@ -211,7 +211,7 @@ def _revert(request: RevertRequest, chosen: Selection, copies: Sequence[bytes]) 
     machine = HostControl(directory=directory, copies={set_id: copies[0]} if copies else {})
     # Each half of a set has a revert watchdog with a copy of its own.
     is_server_alone = any(text.in_force for _, text in lost)
-    halves = MachineHalves(None if is_server_alone else machine, [set_id] if set_id else [], told=say_reverted)
+    halves = MachineHalves(None if is_server_alone else machine, [set_id] if set_id else [], report=say_reverted)
     if set_id and is_of_machine_only(set_id, directory, copies):
         say(sum_of(RevertOutcome(), asyncio.run(halves.after())))
         return ExitCode.OK, None
@@ -285,7 +285,7 @@ def _taken_back(
                 conninfo,
                 selection.overdue(now_ms()),
                 directory=directory,
-                why=NOT_CONFIRMED,
+                reason=NOT_CONFIRMED,
                 first=first,
                 key=key,
                 tell_of_others=None if set_id else tell,
@@ -477,7 +477,7 @@ def revert_machine(chosen: Selection, directory: Path | None, copies: Sequence[b
     """
     if not copies:
         journals(directory)
-    say(sum_of(RevertOutcome(), revert(chosen, directory=directory, each=say_reverted, copies=copies)))
+    say(sum_of(RevertOutcome(), revert(chosen, directory=directory, report=say_reverted, copies=copies)))
 
 
 def tell_of_the_rest(directory: Path | None) -> None:

@@ -107,7 +107,7 @@ class MachineHalves:
             try:
                 await self._machine.revert_set(set_id, self._why, selects, self._reverted)
             except Exception as problem:
-                problems.append(told_as_problem(problem))
+                problems.append(as_problem(problem))
         if problems:
             raise problems[0]
 
@@ -116,7 +116,7 @@ class MachineHalves:
         self._told(change)
 
 
-def told_as_problem(failure: Exception) -> PgtopError:
+def as_problem(failure: Exception) -> PgtopError:
     """Return a failure of a revert as a problem, so that the other changes are reverted all the same."""
     if isinstance(failure, PgtopError):
         return failure
@@ -127,7 +127,7 @@ AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
 
 
-class _Step(Struct, frozen=True):
+class _SetStep(Struct, frozen=True):
     """A part of a set: what was made before goes in, and comes out with this part."""
 
     door: SetControl | MachineControl
@@ -208,27 +208,27 @@ class ChangeSets:
             raise
         return settled
 
-    def _steps(self, planned: ChangeSet) -> list[_Step]:
+    def _steps(self, planned: ChangeSet) -> list[_SetStep]:
         """The halves in the order they are made; the machine's may be made before and after the server's."""
         server, machine = self._server, self._machine
 
-        def of_machine(settings: tuple[WantedSetting, ...]) -> list[_Step]:
+        def of_machine(settings: tuple[WantedSetting, ...]) -> list[_SetStep]:
             async def make(settled: Settled, terms: Terms) -> Settled:
                 assert machine is not None
                 done = await machine.apply_set(settings, terms, survive=planned.persist)
                 return replace(settled, settings=(*settled.settings, *done))
 
-            return [_Step(machine, make)] if machine is not None and settings else []
+            return [_SetStep(machine, make)] if machine is not None and settings else []
 
         async def make(settled: Settled, terms: Terms) -> Settled:
             assert server is not None
             return replace(settled, parameters=await server.apply_set(planned.parameters, terms))
 
         has_server = server is not None and bool(planned.parameters or planned.with_restart)
-        of_server = [_Step(server, make)] if server is not None and has_server else []
+        of_server = [_SetStep(server, make)] if server is not None and has_server else []
         return [*of_machine(planned.settings), *of_server, *of_machine(planned.settings_after)]
 
-    async def _begin_deadlines(self, settled: Settled, steps: Sequence[_Step], within_s: float | None) -> None:
+    async def _begin_deadlines(self, settled: Settled, steps: Sequence[_SetStep], within_s: float | None) -> None:
         """The halves that were made first have waited for the last one, and that has taken its time."""
         if within_s is not None and settled.changes:
             for door in {id(step.door): step.door for step in steps}.values():
@@ -304,7 +304,7 @@ class ChangeSets:
         try:
             parameters = await server_half()
         except Exception as refused:
-            problem = told_as_problem(refused)
+            problem = as_problem(refused)
         try:
             await halves.after()
         except PgtopError as refused:

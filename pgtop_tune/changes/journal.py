@@ -83,7 +83,7 @@ class JournalText(Struct, frozen=True):
         changes: The last state of every change of a parameter, in the order they were intended.
         problems: Lines that could not be read, one sentence each; a torn last line is what a crash leaves.
         host_changes: The same for settings of the operating system.
-        place: Where the server is and how it is started, as seen last; None where no change took a restart.
+        server_place: Where the server is and how it is started, as seen last; None where no change took a restart.
         owners: The last owner of every set that goes back by itself, by set.
         instance: The server as it was seen last; None in a journal of an older version, and in a machine's.
     """
@@ -92,7 +92,7 @@ class JournalText(Struct, frozen=True):
     changes: tuple[ParameterChange, ...]
     problems: tuple[str, ...]
     host_changes: tuple[HostChange, ...] = ()
-    place: ServerPlace | None = None
+    server_place: ServerPlace | None = None
     owners: Mapping[str, SetOwner] = {}
     instance: Instance | None = None
 
@@ -593,7 +593,7 @@ def folded(data: bytes) -> JournalText:
         changes=tuple(changes.values()),
         problems=tuple(problems),
         host_changes=tuple(host_changes.values()),
-        place=server_place,
+        server_place=server_place,
         owners=owners,
         instance=instance,
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgtop_tune.model.postgres import Parameter
 
 
-def silent(message: str) -> None:
+def no_progress(message: str) -> None:
     """Nobody wants to hear of the progress."""
 
 
@@ -46,7 +46,7 @@ class RestartControl(Protocol):
         self,
         requested: Sequence[WantedParameter],
         terms: Terms,
-        progress: Callable[[str], None] = silent,
+        progress: Callable[[str], None] = no_progress,
         *,
         anyway: bool = False,
     ) -> RestartOutcome:
@@ -77,7 +77,7 @@ class RestartControl(Protocol):
         ...
 
     async def revert_set(
-        self, set_id: str, reason: str = "", progress: Callable[[str], None] = silent
+        self, set_id: str, reason: str = "", progress: Callable[[str], None] = no_progress
     ) -> RestartOutcome:
         """Takes a set back, and restarts where that is needed for the old values to be in force.
 

@@ -163,7 +163,9 @@ WITHIN: Final[tuple[tuple[str, str], ...]] = (
 """The first is meant to stay within the second: room is made before it is used, and given up after it was left."""
 
 
-def in_order(requested: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> tuple[WantedParameter, ...]:
+def parameters_in_order(
+    requested: Sequence[WantedParameter], current: Mapping[str, Parameter]
+) -> tuple[WantedParameter, ...]:
     """The changes in the order they are to be made; what no rule is about keeps its place among the others.
 
     Args:

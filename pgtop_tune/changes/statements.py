@@ -121,7 +121,7 @@ def _can_be_put_back(session: OperatorSession, parameter: Parameter, request: Wa
     if request.scope.is_system and is_unwritable_empty(parameter.name, stored):
         return not _without_line(session, parameter)
     written = as_written(parameter.name, stored)
-    return written is None or same(parameter.name, written, stored)
+    return written is None or is_same_value(parameter.name, written, stored)
 
 
 def _check_reset_empties(session: OperatorSession, parameter: Parameter, request: WantedParameter) -> None:
@@ -250,7 +250,7 @@ def list_fault(name: str, value: str) -> str:
     return "an element has no name" if "" in pieces and name.lower() not in _IDENTIFIERS else ""
 
 
-def said(scope: Scope) -> str:
+def scope_words(scope: Scope) -> str:
     """For whom it is, in words. Foreign text."""
     return _SAID[scope.kind].format(role=scope.role, database=scope.database)
 
@@ -283,7 +283,7 @@ def elements(name: str, value: str) -> tuple[str, ...] | None:
     return tuple(pieces)
 
 
-def same(name: str, one: str | None, second: str | None) -> bool:
+def is_same_value(name: str, one: str | None, second: str | None) -> bool:
     """Whether two stored values of a parameter are the same: lists by their elements, all else as texts."""
     if one is None or second is None or one == second or name.lower() not in QUOTED_LISTS:
         return one == second
@@ -318,12 +318,12 @@ class PresentScope(Struct, frozen=True):
 
     Attributes:
         change: With the names of now; as it was where its role or database is gone.
-        gone: That its role or database is gone, in words; "" where it is there.
+        absence: That its role or database is gone, in words; "" where it is there.
         renamed: That it has another name, in words; "" where it has not.
     """
 
     change: ParameterChange
-    gone: str = ""
+    absence: str = ""
     renamed: str = ""
 
 

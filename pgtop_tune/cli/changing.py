@@ -35,7 +35,7 @@ from pgtop_tune.changes.model.change import (
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
 from pgtop_tune.changes.model.restart import RestartPlan, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.selection import in_order
+from pgtop_tune.changes.selection import parameters_in_order
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules, with_reset_values
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY
@@ -331,7 +331,7 @@ async def _try_start(control: PostgresControl, request: ChangeRequest) -> None:
 async def _planned(machine: HostControl, asked: ChangeRequest, current: dict[str, Parameter]) -> ChangeSet:
     """What is to be made, in order; the machine's half is checked."""
     wanted = ChangeSet(
-        parameters=in_order(asked.wanted, current),
+        parameters=parameters_in_order(asked.wanted, current),
         settings=asked.settings,
         settings_after=asked.settings_after,
         persist=asked.persist,

@@ -37,7 +37,7 @@ def settings(text: str) -> dict[str, str]:
     return values
 
 
-def with_value(text: str, name: str, value: str | None) -> str:
+def with_line(text: str, name: str, value: str | None) -> str:
     """The text after ALTER SYSTEM SET: the new line goes to the end; None takes the lines of a name out."""
     kept = [line for line in text.splitlines(keepends=True) if _parsed(line)[0].lower() != name.lower()]
     if value is None:
@@ -52,7 +52,7 @@ def at_the_end(text: str, names: Sequence[str]) -> str:
     """The text with the lines of some names moved behind all others, in the order given."""
     values = settings(text)
     for name in names:
-        text = with_value(text, name, values[name])
+        text = with_line(text, name, values[name])
     return text
 
 

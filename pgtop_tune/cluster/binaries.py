@@ -57,7 +57,7 @@ class Binaries(Struct, frozen=True):
         return {"LD_LIBRARY_PATH": str(self.library_path)} if self.library_path else {}
 
 
-def find(pg_bin: Path | None = None) -> Binaries:
+def find_binaries(pg_bin: Path | None = None) -> Binaries:
     """The programs to make a throwaway server of.
 
     Args:
@@ -70,10 +70,10 @@ def find(pg_bin: Path | None = None) -> Binaries:
     """
     if pg_bin is not None:
         return _given(pg_bin)
-    return newest(available())
+    return newest_binaries(available())
 
 
-def newest(installations: Iterable[Binaries]) -> Binaries:
+def newest_binaries(installations: Iterable[Binaries]) -> Binaries:
     """The one of the highest version, not the wheel's where others are equal to it.
 
     Raises:
@@ -90,7 +90,7 @@ def available() -> list[Binaries]:
     by_directory: dict[Path, Binaries] = {}
     for bin_dir, origin in _places():
         real = bin_dir.resolve()
-        if real in by_directory or missing(bin_dir):
+        if real in by_directory or missing_programs(bin_dir):
             continue
         try:
             by_directory[real] = inspect(bin_dir, origin)
@@ -138,18 +138,18 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
     )
 
 
-def missing(bin_dir: Path) -> list[str]:
+def missing_programs(bin_dir: Path) -> list[str]:
     """The programs that a directory lacks or that may not be run."""
     return [name for name in NEEDED if not os.access(bin_dir / name, os.X_OK)]
 
 
 def _given(pg_bin: Path) -> Binaries:
     bin_dir = pg_bin.expanduser().absolute()
-    if missing(bin_dir) and not missing(bin_dir / "bin"):
+    if missing_programs(bin_dir) and not missing_programs(bin_dir / "bin"):
         bin_dir /= "bin"
     if not bin_dir.is_dir():
         raise ClusterProblem(f"{pg_bin} is not a directory", "pass the directory that holds postgres and initdb")
-    lacking = missing(bin_dir)
+    lacking = missing_programs(bin_dir)
     if lacking:
         raise ClusterProblem(
             f"{pg_bin} has no {', no '.join(lacking)}",

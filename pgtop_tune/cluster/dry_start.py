@@ -27,7 +27,7 @@ from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.base.foreign_directory import ForeignPath, handed_over, is_private_place
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import pid_of
-from pgtop_tune.cluster.service import NOT_RUN, TOO_LONG, run
+from pgtop_tune.cluster.service import NOT_RUN, TOO_LONG, run_program
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process import guard
 from pgtop_tune.process.mount_namespace import check_answers, directory_at, stat_of
@@ -203,14 +203,14 @@ def _run(
     if server_place.config_file:
         argv += ["-c", f"config_file={server_place.config_file}"]
     argv += more
-    ran = run(argv, server_place, as_owner=True, timeout_s=_TIMEOUT_S, limits_of=limits_of)
+    ran = run_program(argv, server_place, as_owner=True, timeout_s=_TIMEOUT_S, limits_of=limits_of)
     if ran.status in _NO_ANSWER:
-        raise ClusterProblem("; ".join(ran.words) or f"{server_place.program} was killed")
+        raise ClusterProblem("; ".join(ran.output_lines) or f"{server_place.program} was killed")
     if ran.status != 0:
-        reasons = [_SEVERITY.sub("", line) for line in ran.words if not _AFTERWARDS.search(line)]
+        reasons = [_SEVERITY.sub("", line) for line in ran.output_lines if not _AFTERWARDS.search(line)]
         message = "; ".join(reasons[-3:]) or f"{server_place.program} ended with status {ran.status}"
         return message.replace(str(directory), server_place.data_directory), ""
-    return "", ran.words[-1].strip() if ran.words else ""
+    return "", ran.output_lines[-1].strip() if ran.output_lines else ""
 
 
 def _number(answer: str) -> int | None:

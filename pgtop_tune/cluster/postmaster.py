@@ -100,7 +100,7 @@ def listening(data_directory: Path) -> Listening | None:
         return None
 
 
-def look(pid: int, root: Path = ROOT) -> Postmaster:
+def postmaster_of(pid: int, root: Path = ROOT) -> Postmaster:
     """The process as it is now.
 
     Raises:
@@ -238,7 +238,7 @@ class Managed(Struct, frozen=True):
     """What restarts a server.
 
     Attributes:
-        words: How it is managed.
+        description: How it is managed.
         command: As one types it; "" where it cannot be known.
         restart: As an argument list; empty where it is not ours to run.
         start: What starts it when it is down; empty likewise.
@@ -248,7 +248,7 @@ class Managed(Struct, frozen=True):
         log_file: Where the server's first words go; "" where that is said elsewhere.
     """
 
-    words: str
+    description: str
     command: str = ""
     restart: tuple[str, ...] = ()
     start: tuple[str, ...] = ()
@@ -272,7 +272,7 @@ class Here(Struct, frozen=True):
     has: Callable[[str], bool]
 
 
-def here() -> Here:
+def this_machine() -> Here:
     """This process on this machine."""
     return Here(os.geteuid(), _main_pid, lambda name: shutil.which(name) is not None)
 
@@ -328,7 +328,7 @@ def _of_systemd(server: Postmaster, data_directory: str, config_file: str, me: H
     allowed = int(of_user[1]) == me.euid if of_user else me.euid == 0
     if allowed:
         return Managed(
-            words=f"systemd unit {unit}", command=shlex.join(restart), restart=restart, start=start, unit=unit
+            description=f"systemd unit {unit}", command=shlex.join(restart), restart=restart, start=start, unit=unit
         )
     return Managed(
         f"systemd unit {unit}",
@@ -346,7 +346,7 @@ def _of_debian(server: Postmaster, data_directory: str, config_file: str, me: He
     restart, start = (*cluster, "restart", "-m", "fast"), (*cluster, "start")
     description = f"cluster {match[1]}/{match[2]} of this distribution"
     if me.euid in (0, server.uid):
-        return Managed(words=description, command=shlex.join(restart), restart=restart, start=start)
+        return Managed(description=description, command=shlex.join(restart), restart=restart, start=start)
     return Managed(description, shlex.join(("sudo", *restart)), why_not=_not_us(server))
 
 
@@ -384,7 +384,7 @@ def _of_pg_ctl(server: Postmaster, data_directory: str, config_file: str, me: He
     if not program.is_file():
         return Managed("pg_ctl", short, why_not=f"there is no {program}")
     return Managed(
-        words="pg_ctl",
+        description="pg_ctl",
         command=f"sudo -u {_name(server.uid)} {short}" if me.euid != server.uid else short,
         restart=(str(program), "restart", "-m", "fast", *common),
         start=(str(program), "start", *common, *options),

@@ -43,14 +43,14 @@ class Ran(Struct, frozen=True):
 
     Attributes:
         status: Its exit status; 127 when it could not be started, LEFT while it runs on.
-        words: Its last lines, made safe to show.
+        output_lines: Its last lines, made safe to show.
     """
 
     status: int
-    words: tuple[str, ...]
+    output_lines: tuple[str, ...]
 
 
-def run(
+def run_program(
     argv: Sequence[str],
     server_place: ServerPlace,
     *,

@@ -181,7 +181,7 @@ def _start(order: GuardOrder, prctl: Callable[[int, int], object]) -> tuple[int,
     return pid, int(word or 0)
 
 
-class _Watch:
+class _ChildWatch:
     """One child: passes signals on, and knows when it has ended."""
 
     def __init__(self, pid: int, wake_fd: int) -> None:
@@ -331,7 +331,7 @@ def _tell(fd: int | None, line: str) -> None:
     os.close(fd)
 
 
-def run(order: GuardOrder) -> int:
+def supervise(order: GuardOrder) -> int:
     """Runs the child to its end; its status, 128 + n where signal n ended it."""
     wake_out, wake_in = os.pipe()
     os.set_blocking(wake_in, False)
@@ -346,7 +346,7 @@ def run(order: GuardOrder) -> int:
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     pid, failed = _start(order, prctl)
     _tell(order.pid_fd, f"error {failed}" if failed else str(pid))
-    watch = _Watch(pid, wake_out)
+    watch = _ChildWatch(pid, wake_out)
     watch.wait(None, listen=True)
     steps = ((order.first, order.grace_s), (order.then, LAST_GRACE_S), (int(signal.SIGKILL), None))
     for step, patience_s in steps:
@@ -368,7 +368,7 @@ def main() -> NoReturn:
     except ValueError as problem:
         sys.stderr.write(f"guard: {problem}\n")
         sys.exit(WRONG_USAGE)
-    os._exit(run(order))
+    os._exit(supervise(order))
 
 
 if __name__ == "__main__":

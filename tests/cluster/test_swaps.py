@@ -122,7 +122,9 @@ PLACES: dict[str, tuple[tuple[str, ...], Callable[[Path], object]]] = {
     "postmaster.pid": (("postmaster.pid",), lambda data: (pid_of(data), listening(data))),
     "recovery": (
         ("PG_VERSION", "global"),
-        lambda data: recovery.holds_same_cluster(recovery.Known(ServerName("1-a", ""), place(data), "18", 0, True)),
+        lambda data: recovery.holds_same_cluster(
+            recovery.KnownServer(ServerName("1-a", ""), place(data), "18", 0, True)
+        ),
     ),
 }  # fmt: skip
 

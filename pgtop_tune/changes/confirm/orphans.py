@@ -59,7 +59,7 @@ def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> N
             )
 
 
-def words(change: ParameterChange) -> str:
+def reverted_message(change: ParameterChange) -> str:
     """What is said of one that was taken back."""
     if change.state is ChangeState.SUPERSEDED:
         return f"{change.name}: {change.value or 'default'} was pending confirmation; {change.message}"
@@ -68,7 +68,7 @@ def words(change: ParameterChange) -> str:
     return f"{back}: {change.value or 'default'} was {NOT_CONFIRMED}{restart}"
 
 
-def setting_words(change: HostChange) -> str:
+def reverted_setting_message(change: HostChange) -> str:
     """The same of a setting of the machine."""
     return f"{change.name} is {change.shown_after} again: {change.value} was {NOT_CONFIRMED}"
 
@@ -80,7 +80,7 @@ _REFUSED_S: Final = 10.0
 """After a refusal, of a change or of a password: a server hardly changes its mind sooner."""
 
 
-def refusal(problem: PgtopError) -> str:
+def failure_message(problem: PgtopError) -> str:
     """Return what is said of a problem with sets that are to be looked after."""
     if not isinstance(problem, JournalProblem):
         return f"{CANNOT}: {problem.message}"
@@ -135,7 +135,7 @@ class PendingWatch:
                 pass
             except PgtopError as problem:
                 if problem.message != self._refusal:
-                    self._tell(refusal(problem))
+                    self._tell(failure_message(problem))
                 self._refusal = problem.message
                 pause_s = _REFUSED_S
             with suppress(TimeoutError):
@@ -189,7 +189,7 @@ class PendingWatch:
         async def overdue() -> None:
             pending = chain.from_iterable(map(_pending, await control.journal_texts()))
             for change in await control.revert_overdue(_overdue(pending)):
-                self._tell(words(change))
+                self._tell(reverted_message(change))
 
         async def outlived() -> None:
             for change in await control.revert_outlived():
@@ -208,7 +208,7 @@ class PendingWatch:
         async def overdue() -> None:
             text = await asyncio.to_thread(self._text, self._machine.journal_path)
             for change in await self._machine.revert_overdue(_overdue(pending_sets(text.host_in_force, text.owners))):
-                self._tell(setting_words(change))
+                self._tell(reverted_setting_message(change))
 
         async def orphans() -> None:
             self._take(await self._machine.adopt(hold=self._hold))
@@ -285,7 +285,7 @@ async def leave_watchdogs(
     try:
         await PendingWatch(parameters, machine, directory, tell, hold=False).look()
     except PgtopError as problem:
-        tell(refusal(problem))
+        tell(failure_message(problem))
 
 
 @asynccontextmanager

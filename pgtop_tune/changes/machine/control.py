@@ -26,7 +26,7 @@ from pgtop_tune.changes.journal import (
     read_all,
 )
 from pgtop_tune.changes.machine.announcements import Announcements, announcements
-from pgtop_tune.changes.machine.one_change import Intent, clear_way, commands, make, take_back, taken
+from pgtop_tune.changes.machine.one_change import Intent, check_request, clear_way, commands, make, take_back
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedSetting
 from pgtop_tune.changes.model.pending_set import (
     NO_DEADLINE,
@@ -76,7 +76,7 @@ def check_set(root: Path, requested: Sequence[WantedSetting], setting_names: Seq
                     "set one of them out",
                 )
     for request in requested:
-        taken(root, request.name, request.value, survive=survive and not request.until_boot)
+        check_request(root, request.name, request.value, survive=survive and not request.until_boot)
 
 
 def make_set(
@@ -383,7 +383,7 @@ class HostControl:
     ) -> tuple[tuple[HostChange, ...], set[str]]:
         """What was reverted, and the sets of which something is in force still."""
         copies = self._held.copies
-        undone = revert(selection, self._root, self._directory, reason, report, copies)
+        undone = revert_settings(selection, self._root, self._directory, reason, report, copies)
         ids = {change.id for change in undone}
         journals = read_all(self._directory)
         texts = [*journals.texts.values(), *(text for _, text in journals.lost(copies))]
@@ -438,7 +438,7 @@ def _halves_of_servers(directory: Path | None) -> Iterator[PendingSet[ParameterC
         yield from pending_sets(text.in_force, text.owners)
 
 
-def revert(
+def revert_settings(
     selection: MachineSelection = everything,
     root: Path = ROOT,
     directory: Path | None = None,

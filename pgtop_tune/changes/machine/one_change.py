@@ -209,7 +209,7 @@ class Intent(Struct, frozen=True):
     deadline: Mapping[str, Any] = NO_DEADLINE
 
 
-def checked(system_setting: SystemSetting, value: str) -> str:
+def kernel_value(system_setting: SystemSetting, value: str) -> str:
     """The value as the kernel's file takes it.
 
     Raises:
@@ -228,7 +228,7 @@ def checked(system_setting: SystemSetting, value: str) -> str:
     return text
 
 
-def taken(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSetting, str, str]:
+def check_request(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSetting, str, str]:
     """A setting, the value as the kernel's file takes it, and what it has now; nothing is changed.
 
     Raises:
@@ -238,7 +238,7 @@ def taken(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSe
     system_setting = setting(name, root, BootSettings(root))
     if isinstance(system_setting.live, Unavailable):
         raise HostProblem(f"{name}: {system_setting.live}")
-    requested_value = checked(system_setting, value)
+    requested_value = kernel_value(system_setting, value)
     if survive and not is_sysctl(name):
         raise UsageProblem(
             f"{name} is not a sysctl: files of sysctl.d do not set it",
@@ -280,7 +280,7 @@ def make(
         HostProblem: We may not, no program could start any more, or the kernel refuses; nothing changed.
         JournalProblem: The journal could not be written; nothing was changed.
     """
-    system_setting, requested_value, before = taken(root, name, value, survive=survive)
+    system_setting, requested_value, before = check_request(root, name, value, survive=survive)
     check_writable(system_setting, requested_value, survive=survive)
     check_room_to_fork(root, name, requested_value)
     file = root / sysctl_files.PATH

@@ -16,11 +16,11 @@ from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem, PgtopError
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
 from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState
-from pgtop_tune.changes.ports import silent
+from pgtop_tune.changes.ports import no_progress
 from pgtop_tune.changes.restart.offline import explaining, restore, restore_copy, values
 from pgtop_tune.changes.restart.returning import Return, ServerBefore, Waiting, runs
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.instances import seen
+from pgtop_tune.changes.server.instances import server_identity
 from pgtop_tune.changes.start.checks import WAYS, check_possible, checks
 from pgtop_tune.changes.start.places import find_place, language_of, note_place
 from pgtop_tune.changes.start.trial import (
@@ -33,7 +33,7 @@ from pgtop_tune.changes.start.values import AT_START, values_after
 from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.changes.watchdogs import ENDED, RESTART_S
 from pgtop_tune.cluster.postmaster import PATRONI
-from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run
+from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run_program
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 
@@ -105,16 +105,21 @@ class RestartService:
                 parameter for parameter in server.pending if parameter.name not in {want.name for want in requested}
             ),
             checks=found_checks,
-            managed=_OURS if is_throwaway else server.place.managed,
-            command=server.place.command,
-            by_us=is_throwaway or bool(server.place.restart),
-            why_not="" if is_throwaway else server.place.why_not,
+            managed=_OURS if is_throwaway else server.server_place.managed,
+            command=server.server_place.command,
+            by_us=is_throwaway or bool(server.server_place.restart),
+            why_not="" if is_throwaway else server.server_place.why_not,
             sessions=server.sessions,
             in_transaction=server.in_transaction,
         )
 
     async def apply(
-        self, requested: Sequence[WantedParameter], terms: Terms, progress: Progress = silent, *, anyway: bool = False
+        self,
+        requested: Sequence[WantedParameter],
+        terms: Terms,
+        progress: Progress = no_progress,
+        *,
+        anyway: bool = False,
     ) -> RestartOutcome:
         """See `RestartControl.apply`.
 
@@ -157,7 +162,7 @@ class RestartService:
         self._pending_ids.discard(set_id)
         await self._control.keep(set_id)
 
-    async def revert_set(self, set_id: str, reason: str = "", progress: Progress = silent) -> RestartOutcome:
+    async def revert_set(self, set_id: str, reason: str = "", progress: Progress = no_progress) -> RestartOutcome:
         """See `RestartControl.revert_set`."""
         async with self._one_at_a_time:
             self._begin_waiting()
@@ -169,7 +174,9 @@ class RestartService:
             finally:
                 self._control.release(set_id)
 
-    async def restart_for(self, reverted: Sequence[ParameterChange], progress: Progress = silent) -> RestartOutcome:
+    async def restart_for(
+        self, reverted: Sequence[ParameterChange], progress: Progress = no_progress
+    ) -> RestartOutcome:
         """Restarts where changes that were taken back need it for the old values to be in force.
 
         Where somebody else has to, nobody waits for it: what is left is the hint.
@@ -182,7 +189,7 @@ class RestartService:
         if not any(change.name in waiting for change in reverted):
             return RestartOutcome(RestartState.NOT_RESTARTED, "no restart is needed", tuple(reverted))
         attempt = await self._begun(())
-        server_place = attempt.server.place
+        server_place = attempt.server.server_place
         if self._own_restart is None and not server_place.restart:
             outcome_message = "the old values are written; they take effect when the server is restarted"
             return RestartOutcome(
@@ -237,17 +244,19 @@ class RestartService:
 
     async def _begun(self, requested: Sequence[WantedParameter]) -> _Attempt:
         server = await self._server_before_restart(requested)
-        name, instance = await self._control.ask(lambda session: (self._control.journal_of(session), seen(session)))
+        name, instance = await self._control.ask(
+            lambda session: (self._control.journal_of(session), server_identity(session))
+        )
         if not requested:
             # What waits already was written by others, or before this was known how to be undone.
             await self._control.ask(self._noted)
-        log = await asyncio.to_thread(StartLog, server.place, time.time())
+        log = await asyncio.to_thread(StartLog, server.server_place, time.time())
         port = values_after(server.parameters, server.pending, requested).number("port")
         changing = {request.name.lower() for request in requested} | {request.name for request in server.pending}
         before = ServerBefore(
             name=name,
             instance=instance,
-            place=server.place,
+            server_place=server.server_place,
             started_ms=server.started_ms,
             moves=not changing.isdisjoint(WAYS),
             port=None if port is None else int(port),
@@ -265,15 +274,15 @@ class RestartService:
         server, began_s = attempt.server, time.monotonic()
         waiting = tuple(parameter.change for parameter in server.pending if parameter.change is not None)
         wait = Waiting(self._control, attempt.before, progress, self._given_up)
-        if self._own_restart is None and not server.place.restart:
-            progress(f"waiting for the restart: {server.place.command or server.place.why_not}")
+        if self._own_restart is None and not server.server_place.restart:
+            progress(f"waiting for the restart: {server.server_place.command or server.server_place.why_not}")
             if await wait.until_restarted() is Return.LEFT:
                 return RestartOutcome(
                     RestartState.WAITING, "the server was not restarted: the changes stay pending", made_changes
                 )
             return await self._back(attempt, made_changes, waiting, time.monotonic() - began_s)
-        progress(f"restarting: {_OURS if self._own_restart is not None else server.place.command}")
-        ran = await asyncio.to_thread(self._run, server.place, again=False)
+        progress(f"restarting: {_OURS if self._own_restart is not None else server.server_place.command}")
+        ran = await asyncio.to_thread(self._run, server.server_place, again=False)
         returned = Return.LEFT if ran.status == LEFT else await wait.until_back(failed=ran.status != 0)
         if returned is Return.BACK:
             return await self._back(attempt, made_changes, waiting, time.monotonic() - began_s)
@@ -289,7 +298,7 @@ class RestartService:
         """The restart, or the start of a server that is down."""
         if self._own_restart is None:
             argv = server_place.start if again else server_place.restart
-            return run(argv, server_place, as_owner=server_place.as_owner, leave=self._leave)
+            return run_program(argv, server_place, as_owner=server_place.as_owner, leave=self._leave)
         try:
             self._own_restart()
         except ClusterProblem as problem:
@@ -326,7 +335,7 @@ class RestartService:
         reason = "the server was not restarted"
         undone = await self._control.revert_set(made_changes[0].set_key, reason) if made_changes else ()
         return RestartOutcome(
-            state=RestartState.NOT_RESTARTED, words=f"{reason}: it still runs", changes=undone, log=ran.words
+            state=RestartState.NOT_RESTARTED, words=f"{reason}: it still runs", changes=undone, log=ran.output_lines
         )
 
     async def _old_values(
@@ -338,7 +347,7 @@ class RestartService:
         progress: Progress,
         began_s: float,
     ) -> RestartOutcome:
-        server_place = attempt.server.place
+        server_place = attempt.server.server_place
         log = await asyncio.to_thread(_reasons, attempt, ran)
         progress("it does not come up: restoring the old values in postgresql.auto.conf")
         returned, again = Return.GONE, ran
@@ -398,12 +407,14 @@ class RestartService:
             return restore_copy(server_place, changes, in_force, lambda lines: True)
 
     def _known(self, attempt: _Attempt, text: JournalText) -> tuple[ServerPlace, tuple[ParameterChange, ...]]:
-        server_place = attempt.server.place
-        return (server_place if text.place is None else replace(server_place, copy=text.place.copy)), text.in_force
+        server_place = attempt.server.server_place
+        return (
+            server_place if text.server_place is None else replace(server_place, copy=text.server_place.copy)
+        ), text.in_force
 
 
 def _reasons(attempt: _Attempt, ran: Ran) -> tuple[str, ...]:
-    return explaining(attempt.log.pieces(), ran.words, language_of(attempt.server.place))
+    return explaining(attempt.log.pieces(), ran.output_lines, language_of(attempt.server.server_place))
 
 
 def _check_reach(server: ServerBeforeRestart, changes: Sequence[WantedParameter]) -> None:
@@ -411,7 +422,11 @@ def _check_reach(server: ServerBeforeRestart, changes: Sequence[WantedParameter]
     names = {change.name.lower() for change in changes}
     for parameter in server.parameters.values():
         if parameter.name.lower() in names and parameter.source in AT_START:
-            where = "it with `patronictl edit-config`" if server.place.managed == PATRONI else "what starts the server"
+            where = (
+                "it with `patronictl edit-config`"
+                if server.server_place.managed == PATRONI
+                else "what starts the server"
+            )
             raise ServerProblem(
                 f"{parameter.name} comes from the server's {parameter.source}, which wins over its files: a restart "
                 f"would leave it at {parameter.shown}",

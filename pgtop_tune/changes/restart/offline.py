@@ -15,7 +15,7 @@ from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange
 from pgtop_tune.changes.server.markers import is_marker, marker_name
 from pgtop_tune.changes.server.one_change import is_ours
-from pgtop_tune.changes.statements import out_of_order, same
+from pgtop_tune.changes.statements import is_same_value, out_of_order
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.service import LogPiece
 from pgtop_tune.model.instance import ServerPlace
@@ -60,7 +60,7 @@ def in_file(server_place: ServerPlace, changes: Sequence[ParameterChange]) -> tu
     """
     text = now = auto_conf.read(server_place.data_directory)
     for change in changes:
-        text = auto_conf.with_value(text, marker_name(change.name), None)
+        text = auto_conf.with_line(text, marker_name(change.name), None)
     if text != now:
         auto_conf.write(server_place.data_directory, text)
     values = _by_name(text)
@@ -68,7 +68,7 @@ def in_file(server_place: ServerPlace, changes: Sequence[ParameterChange]) -> tu
 
 
 def _as_in_file(change: ParameterChange, value: str | None) -> ParameterChange:
-    if same(change.name, value, change.auto_conf_before):
+    if is_same_value(change.name, value, change.auto_conf_before):
         message, state = "the server was down: it starts with this value", ChangeState.REVERTED
         return replace(change, state=state, shown_after=change.shown_before, message=message)
     since = "left alone: reset since" if value is None else f"left alone: another user has set it to {value} since"
@@ -104,7 +104,7 @@ def restore_copy(
     text = copy
     for name in dict.fromkeys((*before, *current)):
         if name not in own_names and current.get(name) != before.get(name):
-            text = auto_conf.with_value(text, name, current.get(name))
+            text = auto_conf.with_line(text, name, current.get(name))
     foreign_names = [
         name
         for name in sorted(own_names & current.keys())
@@ -124,9 +124,9 @@ def put_back(text: str, changes: Sequence[ParameterChange]) -> str:
         if not change.scope.is_system:
             continue
         now, before = _by_name(text).get(change.name.lower()), change.auto_conf_before
-        if is_ours(change, now) and not same(change.name, now, before):
-            text = auto_conf.with_value(text, change.name, before)
-        elif not same(change.name, now, before):
+        if is_ours(change, now) and not is_same_value(change.name, now, before):
+            text = auto_conf.with_line(text, change.name, before)
+        elif not is_same_value(change.name, now, before):
             continue
         text = _in_order_again(text, change)
     return text

@@ -31,7 +31,7 @@ from pgtop_tune.changes.server.reverting import ServerSelection
 from pgtop_tune.changes.start.places import language_of
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import BELONGS, listening, pid_of
-from pgtop_tune.cluster.service import StartLog, run
+from pgtop_tune.cluster.service import StartLog, run_program
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.process.mount_namespace import directory_at, stat_of
@@ -105,19 +105,19 @@ _IDENTIFIER: Final = struct.Struct("=Q")
 """pg_control begins with the system identifier (src/include/catalog/pg_control.h)."""
 
 
-class Known(Struct, frozen=True):
+class KnownServer(Struct, frozen=True):
     """A server that a journal knows, and that has changes to be taken back.
 
     Attributes:
         name: Of its journal.
-        place: Where it is, as seen last.
+        server_place: Where it is, as seen last.
         version: Of its data directory: "18"; "" where that cannot be read.
         changed_ms: When it was changed last, milliseconds since the epoch.
         alone: No other data directory that we know was ever at that endpoint.
     """
 
     name: ServerName
-    place: ServerPlace
+    server_place: ServerPlace
     version: str
     changed_ms: int
     alone: bool
@@ -149,9 +149,9 @@ def elsewhere(
         set_id: Set that is meant: it has one journal, wherever its server is.
     """
     for known_server in known_servers(conninfo, selection, directory, set_id):
-        there = now_at(conninfo, known_server.place)
+        there = now_at(conninfo, known_server.server_place)
         if there is not None and there.endpoints != conninfo.endpoints:
-            return Elsewhere(known_server.name.key, there, known_server.place.data_directory)
+            return Elsewhere(known_server.name.key, there, known_server.server_place.data_directory)
     return None
 
 
@@ -165,8 +165,8 @@ class Policy(Struct, frozen=True, kw_only=True):
         may_copy: Whether the copy of postgresql.auto.conf may replace lines that are not as we have left them.
     """
 
-    is_meant: Callable[[Known], bool]
-    may_start: Callable[[Known], bool] | None
+    is_meant: Callable[[KnownServer], bool]
+    may_start: Callable[[KnownServer], bool] | None
     may_copy: Callable[[str], bool] = lambda question: False
 
 
@@ -215,7 +215,7 @@ def recover(
     """
     for known_server in known_servers(conninfo, selection, directory, set_id):
         if not holds_same_cluster(known_server):
-            tell(f"{known_server.place.data_directory} holds another cluster now: left alone")
+            tell(f"{known_server.server_place.data_directory} holds another cluster now: left alone")
         elif policy.is_meant(known_server):
             return _recovered(known_server, selection, directory, tell, policy, written)
     return None
@@ -239,24 +239,33 @@ def _is_here(host: str) -> bool:
 
 def known_servers(
     conninfo: ConnInfo, selection: ServerSelection, directory: Path | None, set_id: str
-) -> Iterator[Known]:
+) -> Iterator[KnownServer]:
     """Servers that may be meant, the one that was changed last first."""
     endpoints = {f"{endpoint.host}:{endpoint.port}" for endpoint in conninfo.endpoints}
     # What cannot be read `revert` tells.
     journals = read_all(directory).texts.values()
-    texts = [text for text in journals if text.place is not None and text.server is not None]
-    there = [text for text in texts if text.place is not None and text.place.was_at(endpoints)]
-    there = there or [text for text in texts if text.place is not None and _is_same_way(text.place, conninfo)]
+    texts = [text for text in journals if text.server_place is not None and text.server is not None]
+    there = [text for text in texts if text.server_place is not None and text.server_place.was_at(endpoints)]
+    there = there or [
+        text for text in texts if text.server_place is not None and _is_same_way(text.server_place, conninfo)
+    ]
     chosen_texts = []
     for text in texts if set_id else there:
         if selection(text.in_force):
             chosen_texts.append(text)
     for text in sorted(chosen_texts, key=_changed_ms, reverse=True):
         assert text.server is not None
-        assert text.place is not None
-        alone = bool(set_id) or len({text.place.data_directory for text in there if text.place is not None}) == 1
-        yield Known(
-            name=text.server, place=text.place, version=_version(text.place), changed_ms=_changed_ms(text), alone=alone
+        assert text.server_place is not None
+        alone = (
+            bool(set_id)
+            or len({text.server_place.data_directory for text in there if text.server_place is not None}) == 1
+        )
+        yield KnownServer(
+            name=text.server,
+            server_place=text.server_place,
+            version=_version(text.server_place),
+            changed_ms=_changed_ms(text),
+            alone=alone,
         )
 
 
@@ -272,31 +281,33 @@ def _version(server_place: ServerPlace) -> str:
         return ""
 
 
-def holds_same_cluster(known_server: Known) -> bool:
+def holds_same_cluster(known_server: KnownServer) -> bool:
     """Whether the data directory still holds the cluster of the journal, by the system identifier in its name."""
     identifier = known_server.name.key.partition("-")[0]
     try:
-        with directory_at(known_server.place.data_directory) as data:
+        with directory_at(known_server.server_place.data_directory) as data:
             (identifier_found,) = _IDENTIFIER.unpack(data.read("global/pg_control", _IDENTIFIER.size))
     except (PermissionError, TimeoutError) as problem:
-        raise _out_of_reach(Path(known_server.place.data_directory), problem) from None
+        raise _out_of_reach(Path(known_server.server_place.data_directory), problem) from None
     except (FileNotFoundError, struct.error):
         return False
     except OSError as error:
-        raise ClusterProblem(f"the server is down, and {known_server.place.data_directory}: {error.strerror}") from None
+        raise ClusterProblem(
+            f"the server is down, and {known_server.server_place.data_directory}: {error.strerror}"
+        ) from None
     # Where the server did not tell it, the journal is named after the endpoint.
     return not identifier.isdecimal() or identifier == str(identifier_found)
 
 
 def _recovered(
-    known_server: Known,
+    known_server: KnownServer,
     selection: ServerSelection,
     directory: Path | None,
     tell: Callable[[str], None],
     policy: Policy,
     written: Callable[[frozenset[str]], None],
 ) -> Recovered:
-    server_place = known_server.place
+    server_place = known_server.server_place
     data = Path(server_place.data_directory)
     try:
         check_recorded(server_place)
@@ -391,7 +402,7 @@ def _settled(data: Path) -> bool:
 def _start(server_place: ServerPlace) -> str:
     """Why it does not start, "" when it does."""
     log = StartLog(server_place, time.time())
-    ran = run(server_place.start, server_place, as_owner=server_place.as_owner)
+    ran = run_program(server_place.start, server_place, as_owner=server_place.as_owner)
     if ran.status == 0:
         return ""
-    return "\n".join(explaining(log.pieces(), ran.words, language_of(server_place))) or "it gives no reason"
+    return "\n".join(explaining(log.pieces(), ran.output_lines, language_of(server_place))) or "it gives no reason"

@@ -107,7 +107,7 @@ class ServerBefore(Struct, frozen=True):
     Attributes:
         name: Of its journal.
         instance: Only the same server is the one that is waited for.
-        place: Where it is.
+        server_place: Where it is.
         started_ms: When it was started.
         moves: Its port or its addresses change with the restart.
         port: The one it is to have; None where that is not known.
@@ -115,7 +115,7 @@ class ServerBefore(Struct, frozen=True):
 
     name: ServerName
     instance: Instance
-    place: ServerPlace
+    server_place: ServerPlace
     started_ms: int
     moves: bool = False
     port: int | None = None
@@ -150,7 +150,7 @@ class Waiting:
             now_ms = await self._start()
             if now_ms is not None:
                 return Return.BACK if now_ms != self._before.started_ms else Return.THE_OLD_ONE
-            if runs(self._before.place):
+            if runs(self._before.server_place):
                 gone_since = 0.0
                 if not is_told:
                     self._progress("it is starting")
@@ -179,7 +179,7 @@ class Waiting:
 
     def _lets_in(self) -> bool:
         try:
-            listening_at = listening(Path(self._before.place.data_directory))
+            listening_at = listening(Path(self._before.server_place.data_directory))
         except (PermissionError, TimeoutError):
             return False
         return listening_at is not None and listening_at.ready
@@ -212,8 +212,8 @@ class Waiting:
     async def _follow(self) -> None:
         """Leads the control to where the server listens now, where that is another place."""
         conninfo, before = self._control.conninfo, self._before
-        there = await asyncio.to_thread(now_at, conninfo, before.place)
-        if there is None and before.place.uid is None and before.port not in (None, conninfo.port):
+        there = await asyncio.to_thread(now_at, conninfo, before.server_place)
+        if there is None and before.server_place.uid is None and before.port not in (None, conninfo.port):
             there = at_port(conninfo, before.port)
         if there is not None and there.endpoints != conninfo.endpoints:
             await self._control.lead_to(there)

@@ -49,7 +49,7 @@ from pgtop_tune.changes.server.one_change import (
 )
 from pgtop_tune.changes.server.way_in import check_after, check_value_back, login_reads_old
 from pgtop_tune.changes.start.places import included_line
-from pgtop_tune.changes.statements import PresentScope, named_now, present, same
+from pgtop_tune.changes.statements import PresentScope, is_same_value, named_now, present
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.model.postgres import Parameter
 
@@ -164,13 +164,13 @@ def take_back(
     of_file = any(change.scope.is_system for change in changes)
     included = included_line(session) if of_file else ""
     unread = unread_lines(session, {change.name.lower() for change in changes}) if of_file else ()
-    unread_words = without_secrets("; ".join(f"{line.name} = {line.value} of {line.place}" for line in unread))
+    unread_words = without_secrets("; ".join(f"{line.name} = {line.value} of {line.location}" for line in unread))
     brought = f"the reload has put {unread_words} into force" if unread else ""
     lost = f"ALTER SYSTEM has written out what {included!r} of {FILE_NAME} includes: put that line back"
     places = [present(session, change) for change in changes]
     renamed = {scope.change.id: scope.renamed for scope in places}
-    dropped = [_dropped(scope, reason) for scope in reversed(places) if scope.gone]
-    changes = [scope.change for scope in places if not scope.gone]
+    dropped = [_dropped(scope, reason) for scope in reversed(places) if scope.absence]
+    changes = [scope.change for scope in places if not scope.absence]
     marked = _marked(session, journal, changes)
     unmarked = [target for target in targets_of(changes) if target not in marked]
     orphan_notes: dict[str, list[str]] = {}
@@ -221,7 +221,7 @@ def _dropped(scope: PresentScope, reason: str) -> ParameterChange:
     """A change whose role or database is gone: nothing of it is left to be reverted."""
     has_oid = bool(scope.change.role_oid or scope.change.database_oid)
     state = ChangeState.REVERTED if has_oid else ChangeState.SUPERSEDED
-    message = scope.gone if has_oid else f"left alone: {scope.gone}"
+    message = scope.absence if has_oid else f"left alone: {scope.absence}"
     return replace(scope.change, state=state, shown_after=_DEFAULT, message=joined_notes(reason, message))
 
 
@@ -251,7 +251,7 @@ def settle(session: OperatorSession, journal: Journal, changes: Sequence[Paramet
     """
     changes = named_now(session, changes)
     stored = {change.id: session.stored(change.name, change.scope) for change in changes}
-    made_changes = [change for change in changes if same(change.name, stored[change.id], change.value)]
+    made_changes = [change for change in changes if is_same_value(change.name, stored[change.id], change.value)]
     if len(made_changes) == len(changes):
         for change in _read_back(session, changes, ChangeState.APPLIED):
             journal.write(change)

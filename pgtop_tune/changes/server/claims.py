@@ -45,7 +45,7 @@ from pgtop_tune.changes.server.markers import (
     server_clock,
     stored_markers,
 )
-from pgtop_tune.changes.statements import said, statement
+from pgtop_tune.changes.statements import scope_words, statement
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.runtime.running_experiments import running_on, server_of_instance
 
@@ -336,8 +336,8 @@ def pending_notes(session: OperatorSession, names: Iterable[str], tell: Callable
     for name in names:
         for scope, marker in narrower_markers(session, name):
             tell(
-                f"{_value(marker)} is pending for {said(scope)} by {_who(marker.by)}: they do not get the value of the "
-                "server"
+                f"{_value(marker)} is pending for {scope_words(scope)} by {_who(marker.by)}: they do not get the value "
+                "of the server"
             )
 
 
@@ -500,7 +500,7 @@ def _pending(target: Target, marker: Marker, remaining_ms: int | None, lock: _Lo
     else:
         when = f"at {_deadline(remaining_ms)}"
     reverts = "it is being confirmed" if marker.kept else f"it reverts to {_old(marker)} {when}"
-    scope = "" if target[1].is_system else f" for {said(target[1])}"
+    scope = "" if target[1].is_system else f" for {scope_words(target[1])}"
     later = "try again then" if remaining_ms is not None else f"`{_without_marker(target)}` in psql gives up its revert"
     return PendingElsewhere(
         f"{_value(marker)} is pending confirmation{scope} by {owner}: {reverts}",
@@ -536,7 +536,7 @@ def orphan_words(target: Target, marker: Marker) -> str:
 
 
 def _left_by(target: Target, marker: Marker) -> str:
-    scope = "" if target[1].is_system else f" for {said(target[1])}"
+    scope = "" if target[1].is_system else f" for {scope_words(target[1])}"
     deadline = f", deadline {wall_clock(marker.until_ms)} at the server" if marker.until_ms else ""
     return f"{_value(marker)}{scope} was left by {_who(marker.by)}{deadline}"
 

@@ -32,7 +32,7 @@ from pgtop_tune.changes.model.pending_set import (
     now_ms,
     outlived_losses,
 )
-from pgtop_tune.changes.selection import in_order, of_set, of_sets
+from pgtop_tune.changes.selection import of_set, of_sets, parameters_in_order
 from pgtop_tune.changes.server import change_set, markers, reverting, way_in
 from pgtop_tune.changes.server.claims import (
     EXPERIMENT,
@@ -247,7 +247,7 @@ class PostgresControl:
             here = {change.id for change in in_force_on(session, journals)}
             names = [
                 journal.name
-                for journal in journals.known
+                for journal in journals.related
                 if here.intersection(change.id for change in journal.text.in_force)
             ]
             # What perhaps is of this server, and is not here, is not asked for again.
@@ -372,7 +372,7 @@ class PostgresControl:
     async def journal_texts(self) -> tuple[JournalText, ...]:
         """What the journals say that are, or may be, of this server."""
         journals = await self._runner.run(self._journals.find)
-        return tuple(journal.text for journal in journals.known if journal.kin is not Kin.OTHER)
+        return tuple(journal.text for journal in journals.related if journal.kin is not Kin.OTHER)
 
     def journal_of(self, session: OperatorSession) -> ServerName:
         """What the journal of the server is called to which a session leads."""
@@ -396,7 +396,7 @@ class PostgresControl:
         current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in requested])}
         valued = with_reset_values(session, requested, current)
         at_stake = unlocked_losses(self._rules, valued, terms, current)
-        ordered = in_order(requested, current)
+        ordered = parameters_in_order(requested, current)
         way_in.check_before(session, valued, current, ends=terms.keep_within_s is not None)
         with Journal(self._journals.own(session), self.directory) as journal:
             of_system = any(parameter.scope.is_system for parameter in requested)
@@ -408,7 +408,7 @@ class PostgresControl:
                 # A restart has asked for itself, and its operator may have gone on in spite of the answer.
                 if not terms.with_restart:
                     self._trials.check(session, self._place(session), ordered, current)
-            if of_system or any(way_in.decides(parameter.name, parameter.value) for parameter in ordered):
+            if of_system or any(way_in.can_keep_out(parameter.name, parameter.value) for parameter in ordered):
                 note_place(self._place(session), journal)
             guarded_before = self._held.guarded
             if terms.keep_within_s is not None or at_stake:
@@ -507,7 +507,7 @@ class PostgresControl:
     async def _take_back(self, selection: ServerSelection, reason: str = "", *, hold: bool = False) -> RevertOutcome:
         def taken_back(session: OperatorSession) -> RevertOutcome:
             done = take_back_from(session, self._journals.find(session), selection, reason)
-            texts = (known_journal.text for known_journal in self._journals.find(session).known)
+            texts = (known_journal.text for known_journal in self._journals.find(session).related)
             in_force = {change.set_key for text in texts for change in text.in_force}
             for set_id in self._claims.set_ids - in_force - {self._experiment}:
                 self._claims.withdraw(session, set_id)

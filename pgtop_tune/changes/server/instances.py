@@ -84,27 +84,29 @@ class ServerJournals(Struct, frozen=True):
 
     Attributes:
         name: What its own journal is called; it may not be there yet.
-        known: Its own first, then others of it, then those that perhaps are, then those of the same cluster.
+        related: Its own first, then others of it, then those that perhaps are, then those of the same cluster.
     """
 
     name: ServerName
-    known: tuple[KnownJournal, ...]
+    related: tuple[KnownJournal, ...]
 
     @property
     def in_force(self) -> tuple[ParameterChange, ...]:
         """What was surely changed on this server and is in force, oldest first."""
-        own_changes = [change for journal in self.known if journal.kin is Kin.SAME for change in journal.text.in_force]
+        own_changes = [
+            change for journal in self.related if journal.kin is Kin.SAME for change in journal.text.in_force
+        ]
         return tuple(sorted(own_changes, key=lambda change: change.at_ms))
 
     @property
     def doubtful(self) -> tuple[ParameterChange, ...]:
         """Changes in force where the server has their values: displaced ones, and those of doubtful journals."""
-        texts = {kin: [journal.text for journal in self.known if journal.kin is kin] for kin in Kin}
+        texts = {kin: [journal.text for journal in self.related if journal.kin is kin] for kin in Kin}
         displaced = [change for text in texts[Kin.SAME] for change in text.displaced]
         return (*(change for text in texts[Kin.PERHAPS] for change in text.in_force), *displaced)
 
 
-def seen(session: OperatorSession) -> Instance:
+def server_identity(session: OperatorSession) -> Instance:
     """The server of a session as it is now, as far as its role may know.
 
     Raises:
@@ -189,7 +191,7 @@ def note_instance(session: OperatorSession, journal: Journal) -> None:
         JournalProblem: It could not be written.
     """
     known_instance = journal.text().instance
-    now = joined(known_instance, seen(session))
+    now = joined(known_instance, server_identity(session))
     if now != known_instance:
         journal.write(now)
 
@@ -287,7 +289,7 @@ class OwnJournals:
         if self._own is None:
             journals = self.find(session)
             self._own, self._key = journals.name, journals.name.key
-            self.look_into([journal.name for journal in journals.known if journal.kin is not Kin.OTHER])
+            self.look_into([journal.name for journal in journals.related if journal.kin is not Kin.OTHER])
         return self._own
 
     def find(self, session: OperatorSession) -> ServerJournals:
@@ -305,7 +307,7 @@ class OwnJournals:
         Raises:
             JournalProblem: No journal has it any more, and it is in force.
         """
-        known_journals = (journal for journal in self.find(session).known if journal.kin is not Kin.OTHER)
+        known_journals = (journal for journal in self.find(session).related if journal.kin is not Kin.OTHER)
         own_journal = self.own(session)
         holding = next((journal for journal in known_journals if of_set(set_id)(journal.text.in_force)), None)
         if holding is not None and holding.copy:

@@ -25,7 +25,7 @@ from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Scope, ScopeKind, WantedParameter
 from pgtop_tune.changes.model.pending_set import deadline_ms
-from pgtop_tune.changes.statements import is_unwritable_empty, named_now, present, restoring, same, statement
+from pgtop_tune.changes.statements import is_same_value, is_unwritable_empty, named_now, present, restoring, statement
 from pgtop_tune.model.instance import Instance
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _pending(
     ]
     # Roles and databases may have another name by now, or be gone.
     places = [present(session, change) for change in pending]
-    return [scope_now.change for scope_now in places if not scope_now.gone and scope_now.change.scope == scope]
+    return [scope_now.change for scope_now in places if not scope_now.absence and scope_now.change.scope == scope]
 
 
 def _marker(
@@ -394,4 +394,4 @@ def _scope(role: str, database: str) -> Scope:
 def _is_value(name: str, stored: str | None, value: str | None) -> bool:
     if value is None or stored is None:
         return stored == value
-    return same(name, stored, value) or (stored == '""' and is_unwritable_empty(name, value))
+    return is_same_value(name, stored, value) or (stored == '""' and is_unwritable_empty(name, value))

@@ -26,11 +26,11 @@ from pgtop_tune.changes.model.pending_set import NO_DEADLINE, deadline_in, now_m
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import (
     check_list,
+    is_same_value,
     is_unwritable_empty,
     oids,
     out_of_order,
-    said,
-    same,
+    scope_words,
     values_after_reset,
 )
 from pgtop_tune.metrics.setting_risks import RISKS, risk_of
@@ -137,13 +137,13 @@ class UnreadLine(Struct, frozen=True):
     Attributes:
         name: Setting.
         value: As the file has it. Foreign text.
-        place: File and line.
+        location: File and line.
         risk: Of the value.
     """
 
     name: str
     value: str
-    place: str
+    location: str
     risk: ValueRisk
 
 
@@ -158,7 +158,7 @@ def unread_lines(session: OperatorSession, apart_from: Collection[str] = ()) -> 
     rows = [row for row in session.try_rows(_UNREAD, names) or () if not _is_same(row)]
     parameters = {parameter.name: parameter for parameter in session.parameters([row["name"] for row in rows])}
     return tuple(
-        UnreadLine(name=row["name"], value=row["value"], place=f"{row['sourcefile']}:{row['sourceline']}", risk=risk)
+        UnreadLine(name=row["name"], value=row["value"], location=f"{row['sourcefile']}:{row['sourceline']}", risk=risk)
         for row in rows
         if (risk := risk_of(row["name"], row["value"], parameters.get(row["name"]))) is not None
     )
@@ -192,7 +192,7 @@ def check_unread(session: OperatorSession, rules: Rules, requested: Sequence[Wan
         permitted = rules.allow_unsafe or not line.risk.loses_data
         if not (permitted and line.name in terms.confirmed) and line.risk.locked(ends=False):
             raise UnsafeChange(
-                f"the reload would put {without_secrets(f'{line.name} = {line.value}')} of {line.place} into force,"
+                f"the reload would put {without_secrets(f'{line.name} = {line.value}')} of {line.location} into force,"
                 f" which {line.risk.words}",
                 "take that line out, or run `SELECT pg_reload_conf()` in psql first; nothing was changed",
             )
@@ -210,11 +210,11 @@ class SeenValue(Struct, frozen=True):
     """What an operator was shown of a parameter.
 
     Attributes:
-        shown: SHOW's text.
+        displayed: SHOW's text.
         at_ms: When, milliseconds since the epoch.
     """
 
-    shown: str
+    displayed: str
     at_ms: int
 
 
@@ -303,13 +303,13 @@ def check_unchanged(
         (foreign_change for foreign_change in reversed(foreign_changes) if foreign_change.at_ms > seen_value.at_ms),
         None,
     )
-    differs = change.scope.is_system and change.shown_before != seen_value.shown
+    differs = change.scope.is_system and change.shown_before != seen_value.displayed
     if newer is None and not differs:
         return
     now = change.auto_conf_before if newer is not None and change.auto_conf_before is not None else change.shown_before
     by = f"changed by {newer.by}; " if newer is not None else ""
     raise ChangedMeanwhile(
-        f"{change.name} is now {now}; it was {seen_value.shown} when you looked",
+        f"{change.name} is now {now}; it was {seen_value.displayed} when you looked",
         f"{by}check the value before you change it",
     )
 
@@ -354,10 +354,10 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
         journal.write(replace(later, **{field: getattr(change, field) for field in handed_over}))
         note = f"changed again since, to {later.value or 'default'}: undoing that gives {change.shown_before}"
         return PutBack(superseded=True, handed_on=True, note=note)
-    wrote = is_ours(change, now) and not same(name, now, before)
+    wrote = is_ours(change, now) and not is_same_value(name, now, before)
     if wrote:
         session.alter(name, before, change.scope)
-    elif not same(name, now, before):
+    elif not is_same_value(name, now, before):
         note = f"left alone: another user has set it to {now} since" if now is not None else "left alone: reset since"
         return PutBack(superseded=True, note=note)
     order = _in_order_again(session, change) if change.scope.is_system else ""
@@ -370,7 +370,7 @@ def is_ours(change: ParameterChange, now: str | None) -> bool:
         return now == change.value
     # Older versions had an empty list of libraries or directories written as an element without a name.
     nameless = now == '""' and is_unwritable_empty(change.name, change.value)
-    return nameless or now == change.stored_after or same(change.name, now, change.value)
+    return nameless or now == change.stored_after or is_same_value(change.name, now, change.value)
 
 
 def objection(change: ParameterChange, after: Parameter, requested_value: str | None) -> str:
@@ -402,7 +402,7 @@ def difference(change: ParameterChange, after: Parameter) -> str:
 
 def _takes_effect_later(change: ParameterChange, after: Parameter, requested_value: str | None) -> str:
     if not change.scope.is_system:
-        return f"takes effect in {said(change.scope)} that start from now on"
+        return f"takes effect in {scope_words(change.scope)} that start from now on"
     if requested_value is not None and after.source in AT_START:
         return f"overridden ({after.source}): sessions like ours still have {after.shown}"
     if after.pending_restart:

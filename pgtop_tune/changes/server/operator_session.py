@@ -23,7 +23,7 @@ from pgtop_tune.base.foreign_answers import check_shape
 from pgtop_tune.base.sql_quoting import composed, identifier, literal, quoted
 from pgtop_tune.base.start_options import with_settings
 from pgtop_tune.changes.model.change import SYSTEM, Scope, joined_notes
-from pgtop_tune.changes.server.instances import seen
+from pgtop_tune.changes.server.instances import server_identity
 from pgtop_tune.changes.server.markers import is_marker
 from pgtop_tune.changes.start.places import ELSEWHERE
 from pgtop_tune.changes.statements import STORED, statement
@@ -142,7 +142,7 @@ class OperatorSession:
         self._own.pids.add(self._pid)
         self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
         try:
-            self.instance = seen(self)
+            self.instance = server_identity(self)
         except BaseException:
             self.close()
             raise

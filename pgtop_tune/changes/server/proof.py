@@ -14,7 +14,7 @@ from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.model.change import ParameterChange, Proof, Scope, ScopeKind
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.start.values import AT_START
-from pgtop_tune.changes.statements import STORED, said, same
+from pgtop_tune.changes.statements import STORED, is_same_value, scope_words
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
@@ -107,8 +107,8 @@ def _against(
             overrides.append(line)
         for scope in _narrower(role, database):
             rows = session.rows(STORED, scope.database or None, scope.role or None, change.name)
-            if rows and not same(change.name, rows[0]["value"], change.value):
-                overrides.append(f"{said(scope)} have {rows[0]['value']}")
+            if rows and not is_same_value(change.name, rows[0]["value"], change.value):
+                overrides.append(f"{scope_words(scope)} have {rows[0]['value']}")
                 advice.append(_ADVICE[_SOURCES[scope.kind]])
         if shown_parameter.source in (*AT_START, "client", "override") and change.value is not None:
             overrides.append(f"the {shown_parameter.source} has {shown_parameter.shown}")

@@ -21,7 +21,7 @@ from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, fi
 from pgtop_tune.changes.server.markers import Marker, Target, all_markers, server_clock, try_renew
 from pgtop_tune.changes.server.one_change import is_ours
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.changes.statements import named_now, present, same, statement
+from pgtop_tune.changes.statements import is_same_value, named_now, present, statement
 from pgtop_tune.changes.watchdogs import HeldSets, Start, guard_set
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -77,7 +77,9 @@ def try_to_revert(
     try:
         with PlainWords(conninfo):
             journals = find_journals(session, conninfo.describe(), directory, copies=copies)
-            if key and not any(journal.name.key == key and journal.kin is not Kin.OTHER for journal in journals.known):
+            if key and not any(
+                journal.name.key == key and journal.kin is not Kin.OTHER for journal in journals.related
+            ):
                 raise ConnectionProblem(f"{conninfo.describe()}: a different server answers there")
             outcome = take_back_from(session, journals, selection, reason, adopt=adopt, first=first)
             if tell_of_others is not None:
@@ -87,7 +89,7 @@ def try_to_revert(
         session.close()
 
 
-def revert(
+def revert_parameters(
     conninfo: ConnInfo, selection: ServerSelection = everything, *, directory: Path | None = None
 ) -> tuple[ParameterChange, ...]:
     """As `try_to_revert`; what is not in force any more.
@@ -102,7 +104,7 @@ def revert(
 
 def in_force_on(session: OperatorSession, journals: ServerJournals) -> tuple[ParameterChange, ...]:
     """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
-    return in_order(named_now(session, (*journals.in_force, *_here(session, journals.in_force, journals.doubtful))))
+    return oldest_first(named_now(session, (*journals.in_force, *_here(session, journals.in_force, journals.doubtful))))
 
 
 def take_back_from(
@@ -115,10 +117,12 @@ def take_back_from(
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
 ) -> RevertOutcome:
     """Takes changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
-    texts = [journal.text for journal in journals.known if adopt and journal.kin is Kin.OTHER]
+    texts = [journal.text for journal in journals.related if adopt and journal.kin is Kin.OTHER]
     doubtful = [*journals.doubtful, *(change for text in texts for change in text.in_force)]
-    foreign = [change for journal in journals.known if journal.kin is not Kin.SAME for change in journal.text.in_force]
-    chosen = selection(in_order((*journals.in_force, *_here(session, journals.in_force, doubtful))))
+    foreign = [
+        change for journal in journals.related if journal.kin is not Kin.SAME for change in journal.text.in_force
+    ]
+    chosen = selection(oldest_first((*journals.in_force, *_here(session, journals.in_force, doubtful))))
     # Of those that a change covers which stays, only a journal of this server can hand the old value on.
     wanted_ids = {change.id for change in chosen if change in journals.in_force}
     wanted_ids |= {
@@ -129,21 +133,21 @@ def take_back_from(
             [change for change in chosen if change.id not in wanted_ids],
         )
     }
-    away = selection(in_order(foreign)) if selection is not last or not chosen else ()
+    away = selection(oldest_first(foreign)) if selection is not last or not chosen else ()
     elsewhere = tuple(change for change in away if change.id not in wanted_ids)
     elsewhere_ids = {change.id for change in elsewhere}
     outcome = RevertOutcome(
         elsewhere=elsewhere,
         origins={
             change.id: _origin(journal)
-            for journal in journals.known
+            for journal in journals.related
             for change in journal.text.in_force
             if change.id in elsewhere_ids or (journal.kin is Kin.OTHER and change.id in wanted_ids)
         },
     )
     if wanted_ids:
         first([change for change in chosen if change.id in wanted_ids])
-    for known_journal in journals.known:
+    for known_journal in journals.related:
         if any(change.id in wanted_ids for change in (*known_journal.text.in_force, *known_journal.text.displaced)):
             with known_journal.opened() as journal:
                 # Somebody may have kept it by the time we are alone.
@@ -258,7 +262,7 @@ def missed_set(
     return None if settled or set_id in journals.ids else journals.problem
 
 
-def in_order(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
+def oldest_first(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
     """Oldest first; those of one set as their journal has them."""
     return tuple(sorted(changes, key=lambda change: change.at_ms))
 
@@ -271,15 +275,15 @@ def _here(
         return ()
     stored_now: dict[tuple[str, Scope], str | None] = {}
     here: list[ParameterChange] = []
-    for change in reversed(in_order((*certain, *doubtful))):
+    for change in reversed(oldest_first((*certain, *doubtful))):
         scope_now = present(session, change)
         key = (change.name.lower(), scope_now.change.scope)
         if key not in stored_now:
-            stored_now[key] = _HIDDEN if scope_now.gone else _stored(session, scope_now.change)
+            stored_now[key] = _HIDDEN if scope_now.absence else _stored(session, scope_now.change)
         now = stored_now[key]
         if now == _HIDDEN:
             continue
-        if is_ours(change, now) and not same(change.name, now, change.auto_conf_before):
+        if is_ours(change, now) and not is_same_value(change.name, now, change.auto_conf_before):
             stored_now[key] = change.auto_conf_before
             here += [change] if change in doubtful else []
     return tuple(here)

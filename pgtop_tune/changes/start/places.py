@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ClusterProblem, JournalProblem, ServerProblem
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.cluster import auto_conf
-from pgtop_tune.cluster.postmaster import Postmaster, here, look, managed
+from pgtop_tune.cluster.postmaster import Postmaster, managed, postmaster_of, this_machine
 from pgtop_tune.host.locality import local_postmaster
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import ServerPlace
@@ -52,17 +52,17 @@ def find_place(session: OperatorSession) -> ServerPlace:
     if isinstance(pid, Unavailable):
         return ServerPlace(session.endpoint, data, "another machine", why_not=pid.detail)
     try:
-        server = look(pid)
+        server = postmaster_of(pid)
     except OSError as error:
         return ServerPlace(session.endpoint, data, "unknown", why_not=f"its process is hidden: {error.strerror}")
-    me = here()
+    me = this_machine()
     data = _real_path(pid, data)
     how = managed(server, data, of.get("config_file", ""), me)
     logs = Path(data) / of.get("log_directory", "") if of.get("logging_collector") == "on" else ""
     return ServerPlace(
         endpoint=session.endpoint,
         data_directory=data,
-        managed=how.words,
+        managed=how.description,
         command=how.command,
         restart=how.restart,
         start=how.start,
@@ -196,7 +196,7 @@ def note_place(server_place: ServerPlace, journal: Journal) -> None:
         JournalProblem: One of them could not be written; nothing is to be changed.
     """
     text = journal.text()
-    known_place = text.place
+    known_place = text.server_place
     copy = known_place.copy if known_place is not None else ""
     if not any(change.scope.is_system for change in text.in_force):
         copy = _copied(server_place, journal.path)

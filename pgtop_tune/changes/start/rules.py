@@ -220,10 +220,10 @@ RULES: Final[tuple[StartRule, ...]] = (
     *(
         StartRule(
             names=("ssl", name),
-            refusal=_file_of_tls(name, what, directory=name.endswith("_dir")),
+            refusal=_file_of_tls(name, description, directory=name.endswith("_dir")),
             source="be-secure-openssl.c (be_tls_init)",
         )
-        for name, what in TLS_FILES.items()
+        for name, description in TLS_FILES.items()
     ),
     StartRule(
         names=("ssl", "ssl_min_protocol_version", "ssl_max_protocol_version"),

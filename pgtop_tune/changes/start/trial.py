@@ -24,7 +24,7 @@ from pgtop_tune.changes.start.values import values_after
 from pgtop_tune.changes.statements import as_written, elements
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start, missing
-from pgtop_tune.cluster.service import run
+from pgtop_tune.cluster.service import run_program
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.memory_files import parse_meminfo, with_pools
@@ -83,7 +83,7 @@ class ServerBeforeRestart(Struct, frozen=True):
         in_transaction: Those within a transaction.
         pending: What waits for a restart.
         parameters: Those the checks look at and those that are to be changed, by name.
-        place: Where it is.
+        server_place: Where it is.
         pid: Its postmaster; None where that is not one of this machine.
         next_start: The values and files that it would start with.
         library_directory: What $libdir stands for; "" where this role may not ask.
@@ -97,7 +97,7 @@ class ServerBeforeRestart(Struct, frozen=True):
     in_transaction: int
     pending: tuple[PendingParameter, ...]
     parameters: Mapping[str, Parameter]
-    place: ServerPlace
+    server_place: ServerPlace
     pid: int | None
     next_start: NextStart
     library_directory: str = ""
@@ -146,7 +146,7 @@ def server_before_restart(
         **row,
         pending=pending(session, in_force),
         parameters={parameter.name: parameter for parameter in parameters},
-        place=server_place,
+        server_place=server_place,
         pid=None if isinstance(pid, Unavailable) else pid,
         next_start=at_place(
             next_start(session, changes, PARAMETERS), server_place, pid, {change.name.lower() for change in changes}
@@ -181,20 +181,22 @@ def restart_facts(
         pool=pool,
         held_pages=_held(server, pool),
         in_recovery=server.in_recovery,
-        primary=_primary(server.place) if server.in_recovery and here else None,
+        primary=_primary(server.server_place) if server.in_recovery and here else None,
         standbys=server.standbys,
-        endpoint=server.place.endpoint,
+        endpoint=server.server_place.endpoint,
         here=here,
     )
 
 
 def _tried(server: ServerBeforeRestart, changes: Sequence[WantedParameter]) -> DryStart | Unavailable:
-    if server.pid is None or not server.place.program:
-        return Unavailable(Reason.NOT_LOCAL, server.place.why_not or "its programs are out of reach")
+    if server.pid is None or not server.server_place.program:
+        return Unavailable(Reason.NOT_LOCAL, server.server_place.why_not or "its programs are out of reach")
     try:
-        text = with_changes(auto_conf.read(server.place.data_directory), changes)
-        tried = start_text(server.place, text, server.next_start, with_libraries=True)
-        return dry_start(server.place, tried, server.major, absent_libraries(server.library_directory, server.place))
+        text = with_changes(auto_conf.read(server.server_place.data_directory), changes)
+        tried = start_text(server.server_place, text, server.next_start, with_libraries=True)
+        return dry_start(
+            server.server_place, tried, server.major, absent_libraries(server.library_directory, server.server_place)
+        )
     except ClusterProblem as problem:
         return Unavailable(Reason.NO_PERMISSION, problem.message)
 
@@ -203,7 +205,7 @@ def with_changes(text: str, changes: Sequence[WantedParameter]) -> str:
     """Return the text of postgresql.auto.conf after changes. Pure."""
     for change in changes:
         value = None if change.value is None else as_written(change.name, change.value)
-        text = auto_conf.with_value(text, change.name, value)
+        text = auto_conf.with_line(text, change.name, value)
     return text
 
 
@@ -298,8 +300,8 @@ def _primary(server_place: ServerPlace) -> dict[str, int]:
     program = Path(server_place.program).with_name("pg_controldata")
     if not program.is_file():
         return {}
-    ran = run((str(program), "-D", server_place.data_directory), server_place, as_owner=True, in_english=True)
-    settings_found = _CONTROL_LINE.findall("\n".join(ran.words))
+    ran = run_program((str(program), "-D", server_place.data_directory), server_place, as_owner=True, in_english=True)
+    settings_found = _CONTROL_LINE.findall("\n".join(ran.output_lines))
     return {_CONTROL_NAMES.get(name, name): int(value) for name, value in settings_found}
 
 

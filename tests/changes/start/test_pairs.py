@@ -158,7 +158,7 @@ async def test_whatever_passes_starts_and_nothing_is_refused_that_would(
         if refusal:
             text = before
             for name, value in values.items():
-                text = auto_conf.with_value(text, name, value)
+                text = auto_conf.with_line(text, name, value)
             auto_conf.write(data, text)
         does_start = starts(server)
         if does_start is bool(refusal):

@@ -34,7 +34,7 @@ from pgtop_tune.cli.output import not_stdout, say, tell
 from pgtop_tune.cli.parameter_rows import rows_of
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.cluster import auto_conf
-from pgtop_tune.cluster.binaries import Binaries, find, parameter_names, setting_refusal
+from pgtop_tune.cluster.binaries import Binaries, find_binaries, parameter_names, setting_refusal
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.bench import LoadSpec
@@ -158,7 +158,7 @@ def run_demo(words: DemoWords) -> int:
 
 def _prepared(stack: ExitStack, words: DemoWords) -> tuple[Throwaway, ConnInfo]:
     """A running server with pgbench's tables in it."""
-    binaries = find(words.pg_bin)
+    binaries = find_binaries(words.pg_bin)
     tell(f"PostgreSQL {binaries.version} ({binaries.origin})")
     pgbench = find_pgbench(words.session.pgbench)
     settings = _given(words.setting or (), binaries)

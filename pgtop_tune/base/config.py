@@ -27,7 +27,7 @@ FILE_NAME: Final = "config.toml"
 
 
 class Config(Struct, frozen=True):
-    """What the file may say; options on the command line win.
+    """The settings of the file; options on the command line win.
 
     Attributes:
         theme: Name of a theme; "" for the default.
@@ -50,7 +50,7 @@ class Config(Struct, frozen=True):
 
 
 def load_config(path: Path | None = None) -> Config:
-    """The configuration, or the defaults where there is no file.
+    """Return the configuration, or the defaults where there is no file.
 
     Args:
         path: Another file than the user's own.

@@ -59,7 +59,7 @@ def _check_nested(kind: type[Struct], values: Iterable[Any]) -> None:
 def _columns(
     kind: type[Struct],
 ) -> tuple[tuple[str, Callable[[Any], Any], frozenset[type] | None, type[Struct] | None], ...]:
-    """Name, reader, allowed types (None is any) and the struct inside, of each field that can be checked."""
+    """Return name, reader, allowed types (None is any) and the struct inside, of each field that can be checked."""
     hints = get_type_hints(kind)
     columns = []
     for field in fields(kind):
@@ -124,7 +124,7 @@ def malformed(error: Exception, section: str = "") -> ServerProblem:
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """Within, an answer that cannot be taken apart raises a ServerProblem."""
+    """Turn the failure to take an answer apart within the block into a ServerProblem."""
     try:
         yield
     except MALFORMED as error:

@@ -73,7 +73,8 @@ class ForeignDirectory:
 
     @property
     def uid(self) -> int:
-        """Its owner. Where we are root, files of a third account in it are refused: a hard link would lead to them."""
+        """User id of the owner. As root, files of a third account in the directory are refused: a hard link would lead
+        to them."""
         return os.fstat(self._descriptor).st_uid
 
     def give_to(self, uid: int, gid: int) -> None:

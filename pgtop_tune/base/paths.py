@@ -1,5 +1,5 @@
-"""Where files live (the XDG base directories, read at call time so that tests and users can move them), and which of
-them may be obeyed.
+"""Directories of our files (the XDG base directories, read at call time so that tests and users can move them), and
+which of them may be obeyed.
 
 Source: XDG Base Directory Specification 0.8.
 """
@@ -59,47 +59,47 @@ def elsewhere() -> str:
 
 
 def config_dir() -> Path:
-    """User configuration: `config.toml`, `themes/`, `profiles/`."""
+    """Return the directory of the user's configuration: `config.toml`, `themes/`, `profiles/`."""
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 
 def state_dir() -> Path:
-    """What must outlive a run: change journals, baselines, experiments."""
+    """Return the directory of files that outlive a run: change journals, baselines, experiments."""
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
 def data_dir() -> Path:
-    """What the user keeps: recordings made without a name."""
+    """Return the directory of files that the user keeps: recordings made without a name."""
     return _xdg("XDG_DATA_HOME", ".local/share")
 
 
 def recordings_dir() -> Path:
-    """Default place of recordings."""
+    """Return the default directory of recordings."""
     return data_dir() / "recordings"
 
 
 def journal_dir() -> Path:
-    """Change journals, one file per server."""
+    """Return the directory of change journals, one file per server."""
     return state_dir() / "journal"
 
 
 def baselines_dir() -> Path:
-    """Runs kept to be compared with later, a directory for each baseline."""
+    """Return the directory of runs that are kept for comparisons, one directory for each baseline."""
     return state_dir() / "baselines"
 
 
 def experiments_dir() -> Path:
-    """Records of experiments, one file each."""
+    """Return the directory of records of experiments, one file each."""
     return state_dir() / "experiments"
 
 
 def running_experiments_dir() -> Path:
-    """Experiments under way, one file each."""
+    """Return the directory of experiments under way, one file each."""
     return experiments_dir() / "running"
 
 
 def private(directory: Path) -> Path:
-    """The directory, made where it is missing, with all above it that are missing: for their user only (0700).
+    """Return the directory, made where it is missing, with all above it that are missing: for their user only (0700).
 
     One of ours below the directories of this program that a former version left open to others is closed.
 
@@ -137,7 +137,7 @@ def _close(directory: Path) -> None:
 
 
 def new_file(path: Path) -> IO[bytes]:
-    """A file that was not there, readable by its user only.
+    """Return a file that was not there, readable by its user only.
 
     Raises:
         FileExistsError: It was, or a link of that name.
@@ -147,7 +147,7 @@ def new_file(path: Path) -> IO[bytes]:
 
 
 def new_descriptor(path: Path) -> int:
-    """As `new_file`, without a buffer: a descriptor."""
+    """Return a descriptor of a new file, without a buffer; see `new_file`."""
     with directory_of(path) as (directory, name):
         return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
 
@@ -180,7 +180,7 @@ def remove(path: Path) -> None:
 
 
 def opened(path: Path, *, links: bool = True) -> IO[bytes]:
-    """A file that somebody names, for reading; nobody waits for the end of a pipe.
+    """Return a file that somebody names, for reading; nobody waits for the end of a pipe.
 
     Args:
         path: The file.
@@ -276,7 +276,7 @@ class NotOurs(Exception):
 
 
 def read_own(path: Path) -> bytes:
-    """The content of a file of ours; no link is followed, and nobody waits for a pipe.
+    """Return the content of a file of ours; no link is followed, and nobody waits for a pipe.
 
     Raises:
         NotOurs: It is no file, or others could have written it.
@@ -292,7 +292,7 @@ def read_own(path: Path) -> bytes:
 
 
 def check_own(path: Path, descriptor: int) -> None:
-    """Makes sure that an open file is one, and ours.
+    """Make sure that an open file is one, and ours.
 
     Raises:
         NotOurs: It is not.
@@ -304,7 +304,7 @@ def check_own(path: Path, descriptor: int) -> None:
 
 
 def check_own_directory(directory: Path) -> None:
-    """Makes sure that nobody else can put files into a directory.
+    """Make sure that nobody else can put files into a directory.
 
     Raises:
         NotOurs: Others can.
@@ -371,6 +371,6 @@ def of_own_directories(error: OSError) -> UsageProblem | None:
 
 
 def _closed_above(path: Path) -> Path | None:
-    """The directory that a missing file or directory would have to be made in, where this process may not."""
+    """Return the directory that a missing file or directory would have to be made in, where this process may not."""
     above = next(parent for parent in path.parents if os.path.exists(parent))
     return None if os.access(above, os.W_OK, effective_ids=True) else above

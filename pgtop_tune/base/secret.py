@@ -98,7 +98,7 @@ TOKEN_KINDS: Final = (
 
 
 def _pattern(kind: TokenKind) -> str:
-    """With an empty group where the secret part begins."""
+    """Return the pattern of a kind, with an empty group where the secret part begins."""
     some = f"[{kind.characters}]"
     return f"(?:{'|'.join(map(re.escape, kind.begins))})(){some}{{{kind.least // 2},}}"
 
@@ -118,12 +118,12 @@ _COMPANION: Final = re.compile(rf"[^{_BASE64}]{{1,8}}([{_BASE64}]+)")
 
 @cache
 def _token() -> re.Pattern[str]:
-    """Made when it is needed: it takes longer than the first picture may wait."""
+    """Return the pattern of all tokens, made when it is needed: it takes longer than the first picture may wait."""
     return re.compile(rf"(?<![A-Za-z0-9_])(?:{'|'.join(map(_pattern, TOKEN_KINDS))})")
 
 
 def token_spans(text: str) -> list[tuple[int, int]]:
-    """Where tokens lie, without what they begin with; in the order of the text, apart from each other."""
+    """Return the spans of tokens, without what they begin with; in the order of the text, apart from each other."""
     spans: list[tuple[int, int]] = []
     run = _long_run(text, 0)
     while run is not None:
@@ -155,7 +155,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The value itself, for the one call that hands it to a driver."""
+        """Return the value itself, for the one call that hands it to a driver."""
         return self._value
 
     def __repr__(self) -> str:
@@ -174,7 +174,7 @@ class Secret:
 
 
 def without_secrets(text: str) -> str:
-    """A text that others wrote (statement, log line, parameter, message) with what looks like a secret masked.
+    """Return a text that others wrote (statement, log line, parameter, message) with what looks like a secret masked.
 
     Passwords of roles, user mappings and connection strings, user:password@ of URIs, -u user:password, keys and tokens
     of programs and of pgcrypto, Authorization headers; with every way of quoting, and where the text ends within one.

@@ -98,7 +98,7 @@ _Span = tuple[int, int]
 
 
 def announced_spans(text: str) -> list[_Span]:
-    """Where such secrets lie, in the order of the text, apart from each other."""
+    """Return the spans of such secrets, in the order of the text, apart from each other."""
     small = text.lower()
     if len(small) != len(text):
         small = _CAPITALS.sub(lambda letters: letters[0].lower(), text)
@@ -151,7 +151,8 @@ def _named(text: str, match: re.Match[str], in_literal: bool) -> _Span:
 
 
 def _far(text: str, match: re.Match[str], at: int, in_literal: bool) -> _Span | None:
-    """Where the name is not beside its value: in a list of columns, in a call, a declaration, or format()."""
+    """Return the span of a value that is not beside its name: in a list of columns, in a call, a declaration, or
+    format()."""
     if (
         text.startswith("(", at)
         and "'" in text[at : at + _NEAR]
@@ -174,7 +175,7 @@ def _far(text: str, match: re.Match[str], at: int, in_literal: bool) -> _Span | 
 
 
 def _of_list(text: str, name: int, listed: re.Match[str]) -> _Span | None:
-    """The value of the column of that place; with several lists from the first such value to the last."""
+    """Return the value of the column of that place; with several lists from the first such value to the last."""
     begin, opening = listed.end(), text.rfind("(", max(name - 8192, 0), name)
     if opening < 0:
         return None
@@ -206,7 +207,7 @@ def _of_list(text: str, name: int, listed: re.Match[str]) -> _Span | None:
 
 
 def _key(text: str, match: re.Match[str], in_literal: bool) -> _Span:
-    """A key of an API or of an option, or KEY=… in a shell or a URL. A column called key announces no secret."""
+    """Return a key of an API or of an option, or KEY=… in a shell or a URL. A column called key announces no secret."""
     at, after = match.start(), match.end()
     is_assigned = text.startswith("=", after) and not text[after + 1 : after + 2].isspace()
     before = text[at - 1 : at]

@@ -1,4 +1,5 @@
-"""Where the packages of a system put PostgreSQL's programs, and what to install where there are none."""
+"""Directories in which the packages of a system put PostgreSQL's programs, and the packages to install where there are
+none."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 
 class SearchPlace(Struct, frozen=True):
-    """Where a packager puts programs.
+    """A directory in which a packager puts programs.
 
     Attributes:
         system: How sys.platform begins; "" is every system.
@@ -41,7 +42,7 @@ PLACES: Final = (
 
 
 class Remedy(Struct, frozen=True):
-    """What to install.
+    """A package to install.
 
     Attributes:
         system: How sys.platform begins; "" is every system.
@@ -83,7 +84,7 @@ def installed(root: Path = Path("/"), system: str = sys.platform) -> list[Path]:
 
 
 def remedy(otherwise: str, system: str = sys.platform, machine: str | None = None) -> str:
-    """What to install on this system, for a hint.
+    """Return the packages to install on this system, for a hint.
 
     Args:
         otherwise: What else the operator can do: "give --pg-bin".
@@ -103,7 +104,7 @@ _NO_LIBRARY: Final = "error while loading shared libraries"
 
 
 def own_libraries_hint(loader_message: str, otherwise: str, root: Path = Path("/")) -> str:
-    """Why a program does not find the libraries beside it ($ORIGIN); "" for any other failure.
+    """Return why a program does not find the libraries beside it ($ORIGIN); "" for any other failure.
 
     Source: ld.so(8); glibc reads /proc/self/exe for it.
 

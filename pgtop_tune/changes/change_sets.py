@@ -35,7 +35,7 @@ from pgtop_tune.model.absence import Unavailable
 
 
 def is_of_machine_only(set_id: str, directory: Path | None, copies: Iterable[bytes] = ()) -> bool:
-    """Whether a set is in force on this machine, and no journal has a server's half of it.
+    """Return whether a set is in force on this machine, and no journal has a server's half of it.
 
     Args:
         set_id: Of the set.
@@ -78,7 +78,7 @@ class MachineHalves:
         self.settled: list[HostChange] = []
 
     async def before(self, changes: Sequence[ParameterChange] = ()) -> None:
-        """The server's halves are about to be reverted; they are also when this fails.
+        """Revert the settings that go before the server's halves, which are reverted even if this fails.
 
         Args:
             changes: The server's halves, where they say which sets are meant.
@@ -91,7 +91,7 @@ class MachineHalves:
             await self._revert(goes_before_server)
 
     async def after(self) -> Sequence[HostChange]:
-        """Reverts the rest; all of them, with those before.
+        """Revert the rest; all of them, with those before.
 
         Raises:
             HostProblem: We may not, or the kernel refuses one; the others are reverted.
@@ -152,7 +152,7 @@ class ChangeSets:
         self._without_machine: Final[set[str]] = set()
 
     async def plan(self, change_set: ChangeSet) -> ChangeSet:
-        """The set in the order in which it is made.
+        """Return the set in the order in which it is made.
 
         The door to the server orders its parameters, by `ordering.in_order`.
         """
@@ -165,7 +165,7 @@ class ChangeSets:
         return replace(change_set, settings=before, settings_after=(*after, *change_set.settings_after))
 
     async def apply(self, change_set: ChangeSet, terms: Terms) -> Settled:
-        """Makes both halves, or none.
+        """Make both halves, or none.
 
         Args:
             change_set: Planned or not.
@@ -209,7 +209,7 @@ class ChangeSets:
         return settled
 
     def _steps(self, planned: ChangeSet) -> list[_SetStep]:
-        """The halves in the order they are made; the machine's may be made before and after the server's."""
+        """Return the halves in the order they are made; the machine's may be made before and after the server's."""
         server, machine = self._server, self._machine
 
         def of_machine(settings: tuple[WantedSetting, ...]) -> list[_SetStep]:
@@ -235,7 +235,7 @@ class ChangeSets:
                 await door.begin_deadline(settled.set_id, within_s)
 
     async def _withdraw(self, settled: Settled, problem: Exception) -> None:
-        """Reverts the half that was made; the problem says so where even that fails."""
+        """Revert the half that was made; the problem says so where even that fails."""
         if not settled.changes:
             return
         reason = "the other half of the set was refused"
@@ -247,7 +247,7 @@ class ChangeSets:
             problem.hint = f"{failed.message}: `pgtop-tune revert --set {settled.set_id}` reverts the first half"
 
     async def confirm(self, set_id: str, *, of_server: bool = True) -> Settled:
-        """Both halves stay; empty when they are not in force (any more).
+        """Confirm both halves; the outcome is empty where they are not in force (any more).
 
         Args:
             set_id: Of the set.
@@ -263,7 +263,7 @@ class ChangeSets:
     async def revert(
         self, set_id: str, reason: str = "", *, with_restart: bool = False, of_server: bool = True
     ) -> Settled:
-        """Reverts both halves once; a half that cannot be reverted does not keep the other.
+        """Revert both halves once; a half that cannot be reverted does not keep the other.
 
         Pools of huge pages that get larger again go before the server's half, so that the server has them; the rest of
         the machine goes after it.
@@ -290,7 +290,7 @@ class ChangeSets:
         server_half: Callable[[], Awaitable[tuple[ParameterChange, ...]]],
         reason: str = "",
     ) -> Settled:
-        """Reverts the machine's halves of sets, the last set first, before and after the server's.
+        """Revert the machine's halves of sets, the last set first, before and after the server's.
 
         Args:
             set_ids: In the order they were made.
@@ -332,7 +332,7 @@ class ChangeSets:
         with_restart: bool = False,
         of_server: bool = True,
     ) -> Settled:
-        """Reverts both halves, again and again while one cannot be: a server may be away.
+        """Revert both halves, again and again while one cannot be: a server may be away.
 
         Args:
             set_id, reason, with_restart, of_server: See `revert`.
@@ -387,7 +387,7 @@ class Undo:
         return tuple(sorted((*of_machine, *of_server), key=lambda change: change.at_ms))
 
     async def these(self, changes: Sequence[Change]) -> Settled:
-        """Reverts changes of `in_force`, with their sets, the last first, and nothing that was made since.
+        """Revert changes of `in_force`, with their sets, the last first, and nothing that was made since.
 
         Returns:
             What was reverted; its problem says why something still is in force.
@@ -475,7 +475,7 @@ class WithRestart:
 
 
 def check_up(outcome: RestartOutcome) -> None:
-    """Makes sure that a restart came to what was wanted.
+    """Make sure that a restart came to what was wanted.
 
     Raises:
         ServerProblem: It did not.

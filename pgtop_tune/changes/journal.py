@@ -51,7 +51,7 @@ _IN_FORCE: Final = frozenset({ChangeState.INTENDED, ChangeState.APPLIED})
 
 
 class ServerName(Struct, frozen=True):
-    """Which server a journal is about.
+    """The server that a journal is about.
 
     Attributes:
         key: Of the file; `changes/server/instances` finds the one of a server.
@@ -76,7 +76,7 @@ _KEYS: Final = {kind: key for key, kind in _KINDS.items()}
 
 
 class JournalText(Struct, frozen=True):
-    """What a journal says.
+    """The content of a journal.
 
     Attributes:
         server: From its first line; None when that is damaged.
@@ -108,7 +108,7 @@ class JournalText(Struct, frozen=True):
 
     @property
     def host_in_force(self) -> tuple[HostChange, ...]:
-        """The same of the operating system."""
+        """Changes of the operating system that were made, or may have been, and were not undone; oldest first."""
         return tuple(change for change in self.host_changes if change.state in _IN_FORCE)
 
     @property
@@ -119,7 +119,7 @@ class JournalText(Struct, frozen=True):
 
 
 def path_for(key: str, directory: Path | None = None) -> Path:
-    """The journal of a server; the key is made fit for a file name."""
+    """Return the journal of a server; the key is made fit for a file name."""
     safe = _UNSAFE.sub("_", key).strip("._")[:100]
     if safe != key:
         safe = f"{safe}-{zlib.crc32(key.encode()):08x}"
@@ -247,7 +247,7 @@ def read_all(directory: Path | None = None) -> ReadJournals:
 
 
 def retire(path: Path) -> Path:
-    """Takes a journal out of use: none of its changes is in force any more, and it is kept under another name.
+    """Take a journal out of use: none of its changes is in force any more, and it is kept under another name.
 
     Raises:
         JournalProblem: It is not ours, another process has it open, or it cannot be renamed.
@@ -286,7 +286,7 @@ class Journal:
         patience_s: float = PATIENCE_S,
         reverting: bool = False,
     ) -> None:
-        """Opens, and makes where missing; waits while another process has it open.
+        """Open the journal, make it where it is missing, and wait while another process has it open.
 
         Args:
             server: Whose.
@@ -336,7 +336,7 @@ class Journal:
         return folded(_with_owed(self._bytes(), self.path))
 
     def write(self, *entries: Entry) -> None:
-        """Appends a line for each entry, all or none: the state of a change, what the server is and where, or who holds
+        """Append a line for each entry, all or none: the state of a change, what the server is and where, or who holds
         a set. They are on the disk then, or owed after `owe`.
 
         Raises:
@@ -355,7 +355,7 @@ class Journal:
         self._owes = True
 
     def close(self) -> None:
-        """Lets others write."""
+        """Let others write."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -505,7 +505,7 @@ def _not_ours(refusal: NotOurs) -> JournalProblem:
 
 
 def _unlisted(directory: Path, error: OSError) -> JournalProblem:
-    """A directory of journals that is there and cannot be listed, or whose place something else has."""
+    """Return the problem of a directory of journals that cannot be listed, or whose name something else has."""
     message, dangling = f"the change journals in {directory} cannot be read", _dangling(directory)
     if dangling is None:
         return _refused(message, directory, error)
@@ -517,7 +517,7 @@ def _unlisted(directory: Path, error: OSError) -> JournalProblem:
 
 
 def _refused(message: str, path: Path, error: OSError, hint: str = "") -> JournalProblem:
-    """A file or a directory of journals that is there and cannot be used, with the remedy."""
+    """Return the problem of a file or a directory of journals that cannot be used, with the remedy."""
     reason = permission_refusal(path) if error.errno == errno.EACCES else None
     if reason is not None:
         return JournalProblem(f"{message}: {reason[0]}", reason[1])
@@ -527,7 +527,7 @@ def _refused(message: str, path: Path, error: OSError, hint: str = "") -> Journa
 
 
 def _dangling(path: Path) -> Path | None:
-    """A link on the way to a path that leads nowhere."""
+    """Return a link on the way to a path that leads nowhere."""
     links = (link for link in (path, *path.parents) if os.path.islink(link))
     return next((link for link in links if not os.path.exists(link)), None)
 
@@ -537,7 +537,7 @@ def _words(error: OSError) -> str:
 
 
 def _free(path: Path) -> Path:
-    """A name that no journal was retired under before."""
+    """Return a name that no journal was retired under before."""
     target, number = path.with_suffix(_RETIRED), 1
     while os.path.lexists(target):
         number += 1
@@ -546,7 +546,7 @@ def _free(path: Path) -> Path:
 
 
 def _cut(descriptor: int, size: int) -> None:
-    """Takes half a line back; if not even that works, the next reader skips and reports it."""
+    """Take half a line back; if not even that works, the next reader skips and reports it."""
     try:
         os.ftruncate(descriptor, size)
     except OSError:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def no_progress(message: str) -> None:
-    """Nobody wants to hear of the progress."""
+    """Ignore the progress."""
 
 
 class RestartControl(Protocol):
     """One restart for all that waits for it. Called from the engine's thread, as `ChangeControl`."""
 
     async def plan(self, requested: Sequence[WantedParameter] = ()) -> RestartPlan:
-        """What a restart with these changes and all that waits already would do; nothing is changed.
+        """Return the plan of a restart with these changes and all that wait already; nothing is changed.
 
         Args:
             requested: For the whole server; may hold parameters that need no restart as well.
@@ -50,7 +50,7 @@ class RestartControl(Protocol):
         *,
         anyway: bool = False,
     ) -> RestartOutcome:
-        """Writes the changes as one set, restarts once, and makes sure that the server is back.
+        """Write the changes as one set, restart once, and make sure that the server is back.
 
         A server that does not come up gets its old values back and is started again. Where somebody else has to
         restart it, this waits for that; cancelled meanwhile, the changes wait for a restart. A pending set is taken
@@ -73,13 +73,13 @@ class RestartControl(Protocol):
         ...
 
     async def keep(self, set_id: str) -> None:
-        """Confirms a pending set."""
+        """Confirm a pending set."""
         ...
 
     async def revert_set(
         self, set_id: str, reason: str = "", progress: Callable[[str], None] = no_progress
     ) -> RestartOutcome:
-        """Takes a set back, and restarts where that is needed for the old values to be in force.
+        """Revert a set, and restart the server where the old values need it.
 
         Where somebody else has to restart it, this does not wait: the hint of the outcome is what is left to be done.
         """
@@ -87,11 +87,11 @@ class RestartControl(Protocol):
 
 
 class MachineControl(Protocol):
-    """What there is to set in the kernel, several of them as one, pending confirmation if wanted; every call is
-    journaled before it acts. The journal is that of the machine, whatever servers run on it."""
+    """Settings of the kernel, several changed as one, pending confirmation if wanted; every call is journaled before it
+    acts. The journal is that of the machine, whatever servers run on it."""
 
     async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
-        """Every setting with its live value, its value after a reboot, and whether this process may change it.
+        """Return every setting with its live value, its value after a reboot, and whether this process may change it.
 
         Returns:
             NOT_LOCAL where the server runs on another machine, NOT_YET before it has answered.
@@ -99,21 +99,22 @@ class MachineControl(Protocol):
         ...
 
     async def facts(self) -> MachineFacts:
-        """What advice on these settings stands on; for `tuning.advice.system_rules.system_facts`."""
+        """Return the facts for advice on these settings (`advice/rules/system`)."""
         ...
 
     async def disks(self) -> tuple[Disk, ...]:
-        """The disks under the server's directories; likewise."""
+        """Return the disks under the server's directories; likewise."""
         ...
 
     def commands(self, name: str, value: str, *, survive: bool = False) -> tuple[str, ...]:
-        """What to paste into a shell where this process may not change it itself, and for the screen."""
+        """Return the commands that change a setting in a shell, for the screen and where this process may not change
+        it."""
         ...
 
     async def apply_set(
         self, requested: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
     ) -> tuple[HostChange, ...]:
-        """Makes several changes as one, in the order given; all or nothing.
+        """Make several changes as one, in the order given; all or nothing.
 
         A pending change reverts at its deadline, when the program ends, and when it is killed.
 
@@ -130,11 +131,11 @@ class MachineControl(Protocol):
         ...
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
-        """The deadline of a set counts from now: its other half took its time. Raises as `apply_set`."""
+        """Begin the deadline of a set now: its other half took its time. Raises as `apply_set`."""
         ...
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
-        """Confirms a pending set; empty when it is not in force (any more)."""
+        """Confirm a pending set; empty when it is not in force (any more)."""
         ...
 
     async def revert_set(
@@ -144,7 +145,7 @@ class MachineControl(Protocol):
         only: Callable[[HostChange], bool] = lambda change: True,
         report: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
-        """Reverts a set, or those of its changes that are meant, last change first; empty when it is not in force.
+        """Revert a set, or those of its changes that are meant, last change first; empty when it is not in force.
 
         `report` is told of each change that is reverted, also where another one cannot be.
         """
@@ -155,7 +156,7 @@ class MachineControl(Protocol):
         ...
 
     async def in_force(self) -> tuple[HostChange, ...]:
-        """Changes that the journal holds as made and not reverted, oldest first."""
+        """Return changes that the journal holds as made and not reverted, oldest first."""
         ...
 
 
@@ -183,7 +184,7 @@ class AdoptionControl(Protocol):
     """The sets that a session has adopted so far."""
 
     def adopted(self) -> tuple[AdoptedSet, ...]:
-        """All of them, oldest first, also those that have been confirmed or reverted since. Thread-safe."""
+        """Return all adopted sets, oldest first, also those that have been confirmed or reverted since. Thread-safe."""
         ...
 
 
@@ -191,7 +192,7 @@ class SetControl(Protocol):
     """Several changes as one, pending confirmation if wanted; every call is journaled before it acts."""
 
     async def apply_set(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
-        """Makes several changes as one, in the right order, with one reload; all or nothing.
+        """Make several changes as one, in the right order, with one reload; all or nothing.
 
         A pending change reverts at its deadline, when the program ends, and when it is killed.
 
@@ -205,15 +206,15 @@ class SetControl(Protocol):
         ...
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
-        """The deadline of a set counts from now: its other half took its time. Raises as `apply_set`."""
+        """Begin the deadline of a set now: its other half took its time. Raises as `apply_set`."""
         ...
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """Confirms a pending set; empty when it is not in force (any more)."""
+        """Confirm a pending set; empty when it is not in force (any more)."""
         ...
 
     async def revert_set(self, set_id: str, reason: str = "") -> tuple[ParameterChange, ...]:
-        """Takes a set back, last change first; empty when it is not in force (any more)."""
+        """Take a set back, last change first; empty when it is not in force (any more)."""
         ...
 
     async def lost(self, set_id: str) -> JournalProblem | None:
@@ -226,19 +227,19 @@ class ChangeControl(SetControl, Protocol):
     """All that an operator can do to parameters without a restart."""
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
-        """The named rows of pg_settings that this server has, in the order asked for."""
+        """Return the named rows of pg_settings that this server has, in the order asked for."""
         ...
 
     def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
-        """The exact SQL that sets (or with None resets) a parameter, for the screen; with the reload it needs."""
+        """Return the SQL that sets (with None resets) a parameter, with the reload it needs, for the screen."""
         ...
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
-        """Changes that the journal holds as made and not reverted, oldest first."""
+        """Return changes that the journal holds as made and not reverted, oldest first."""
         ...
 
     async def any_in_force(self) -> bool:
-        """Whether a journal, of whichever server, holds changes in force; asks no server."""
+        """Return whether a journal, of whichever server, holds changes in force; asks no server."""
         ...
 
     async def claim_experiment(self, names: Sequence[str] = ()) -> None:
@@ -254,15 +255,15 @@ class ChangeControl(SetControl, Protocol):
         ...
 
     async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
-        """Takes back those of some changes that are still in force, last first; `redo` makes them again."""
+        """Take back those of some changes that are still in force, last first; `redo` makes them again."""
         ...
 
     async def redo(self) -> tuple[ParameterChange, ...]:
-        """Makes again what `undo_these` took back last; empty when there is nothing."""
+        """Make again what `undo_these` took back last; empty when there is nothing."""
         ...
 
     async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:
-        """What running and new sessions have after changes, and what wins over them.
+        """Return the values of running and new sessions after changes, and the settings that win over them.
 
         Raises:
             ConnectionProblem: No new session can be had.

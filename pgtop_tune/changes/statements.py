@@ -50,7 +50,7 @@ SELECT coalesce(r.rolname, '') AS role, coalesce(d.datname, '') AS database,
 
 
 def check_lists(session: OperatorSession, requested: Sequence[WantedParameter]) -> None:
-    """The same for several changes of parameters that the server has, before anybody is asked for a yes.
+    """Make sure that all lists can be written and put back (`check_list`), before the operator is asked.
 
     Raises:
         ServerProblem: No statement writes one of them.
@@ -61,7 +61,7 @@ def check_lists(session: OperatorSession, requested: Sequence[WantedParameter]) 
 
 
 def check_list(session: OperatorSession, parameter: Parameter, request: WantedParameter, stored: str | None) -> None:
-    """Makes sure that a list is written as it is meant, and that what stands there now could be put back.
+    """Make sure that a list is written as it is meant, and that what stands there now could be put back.
 
     Args:
         session: To the server.
@@ -139,7 +139,7 @@ def _check_reset_empties(session: OperatorSession, parameter: Parameter, request
 
 
 def _without_line(session: OperatorSession, parameter: Parameter) -> str:
-    """Why the list would not be empty without a line of postgresql.auto.conf; "" where it would be."""
+    """Return why the list would not be empty without a line of postgresql.auto.conf; "" where it would be."""
     for line in session.rows(_IN_OTHER_FILES, parameter.name):
         empty = is_unwritable_empty(parameter.name, line["setting"])
         return "" if empty else f"{line['sourcefile']}:{line['sourceline']} sets it to {line['setting']}"
@@ -192,7 +192,8 @@ _SAID: Final = {
 
 
 def statement(name: str, value: str | None, scope: Scope = SYSTEM) -> Sql:
-    """The statement that sets a parameter, or RESETs it when there is no value, or an empty list that SET cannot write.
+    """Return the statement that sets a parameter, or RESETs it when there is no value, or an empty list that SET cannot
+    write.
 
     Whether a RESET comes to an empty list is not known here: `changes.intended` makes sure of it.
     """
@@ -213,13 +214,13 @@ def restoring(changes: Iterable[ParameterChange]) -> str:
 
 
 def typed(name: str, value: str) -> Sql:
-    """A value as SET takes it: of a list each element as a literal of its own."""
+    """Return a value as SET takes it: of a list each element as a literal of its own."""
     pieces = elements(name, value) if name.lower() in QUOTED_LISTS else None
     return joined(", ", (literal(piece) for piece in ((value,) if pieces is None else pieces or ("",))))
 
 
 def is_unwritable_empty(name: str, value: str) -> bool:
-    """Whether it is an empty list that no SET can write.
+    """Return whether it is an empty list that no SET can write.
 
     SET x = '' stores one element without a name, `""` (flatten_set_variable_args): a library or a directory that is
     not there. A list of identifiers skips it.
@@ -229,7 +230,7 @@ def is_unwritable_empty(name: str, value: str) -> bool:
 
 
 def as_written(name: str, value: str) -> str | None:
-    """How a value stands in postgresql.auto.conf after `statement`; None where that leaves no line."""
+    """Return a value as postgresql.auto.conf has it after `statement`; None where no line is left."""
     if is_unwritable_empty(name, value):
         return None
     pieces = elements(name, value) if name.lower() in QUOTED_LISTS else None
@@ -240,7 +241,7 @@ def as_written(name: str, value: str) -> str | None:
 
 
 def list_fault(name: str, value: str) -> str:
-    """Why a value is not a list that the server can use, "" where it is one or the parameter has none."""
+    """Return why a value is not a list that the server can use, "" where it is one or the parameter has none."""
     if name.lower() not in QUOTED_LISTS or "\n" in value:
         # A line break is refused by the server, for every parameter.
         return ""
@@ -256,7 +257,7 @@ def scope_words(scope: Scope) -> str:
 
 
 def elements(name: str, value: str) -> tuple[str, ...] | None:
-    """The elements of a list as the server splits it; None where it is no list.
+    """Return the elements of a list as the server splits it; None where it is no list.
 
     Source: varlena.c, SplitIdentifierString and SplitDirectoriesString.
     """
@@ -284,7 +285,7 @@ def elements(name: str, value: str) -> tuple[str, ...] | None:
 
 
 def is_same_value(name: str, one: str | None, second: str | None) -> bool:
-    """Whether two stored values of a parameter are the same: lists by their elements, all else as texts."""
+    """Return whether two stored values of a parameter are the same: lists by their elements, all else as texts."""
     if one is None or second is None or one == second or name.lower() not in QUOTED_LISTS:
         return one == second
     pieces, second_pieces = elements(name, one), elements(name, second)
@@ -296,7 +297,7 @@ def is_same_value(name: str, one: str | None, second: str | None) -> bool:
 
 
 def out_of_order(have: Sequence[str], names_in_order: Sequence[str]) -> tuple[str, ...]:
-    """Which names have to be written anew, each at the end, so that the lines stand as wanted; those it is about."""
+    """Return the names that have to be written anew, each at the end, so that the lines stand in the wanted order."""
     for index, (current, meant) in enumerate(zip(have, names_in_order, strict=True)):
         if current != meant:
             return tuple(names_in_order[index:])
@@ -314,7 +315,7 @@ SELECT (SELECT rolname FROM pg_roles WHERE oid = %s::bigint) AS role,
 
 
 class PresentScope(Struct, frozen=True):
-    """Where the scope of a change is now.
+    """The present names of a change's scope.
 
     Attributes:
         change: With the names of now; as it was where its role or database is gone.
@@ -363,7 +364,7 @@ def named_now(session: OperatorSession, changes: Iterable[ParameterChange]) -> t
 
 
 def _missing(scope: Scope, *, role: bool, database: bool) -> str:
-    """The role or the database that a scope has and the server has not."""
+    """Return the role or the database that a scope has and the server has not."""
     if scope.role and not role:
         return f"role {scope.role}"
     return f"database {scope.database}" if scope.database and not database else ""
@@ -382,7 +383,7 @@ def _end(text: str, at: int, stops: str) -> int:
 
 
 def _quoted(text: str, at: int) -> tuple[str, int]:
-    """A quoted element and the place behind it, -1 where its end is missing; a quote inside is doubled."""
+    """Return a quoted element and the place behind it, -1 where its end is missing; a quote inside is doubled."""
     end = text.find('"', at + 1)
     while text.startswith('""', end) and end >= 0:
         end = text.find('"', end + 2)

@@ -38,7 +38,7 @@ def settings(text: str) -> dict[str, str]:
 
 
 def with_line(text: str, name: str, value: str | None) -> str:
-    """The text after ALTER SYSTEM SET: the new line goes to the end; None takes the lines of a name out."""
+    """Return the text after ALTER SYSTEM SET: the new line goes to the end; None takes the lines of a name out."""
     kept = [line for line in text.splitlines(keepends=True) if _parsed(line)[0].lower() != name.lower()]
     if value is None:
         return "".join(kept)
@@ -49,7 +49,7 @@ def with_line(text: str, name: str, value: str | None) -> str:
 
 
 def at_the_end(text: str, names: Sequence[str]) -> str:
-    """The text with the lines of some names moved behind all others, in the order given."""
+    """Return the text with the lines of some names moved behind all others, in the order given."""
     values = settings(text)
     for name in names:
         text = with_line(text, name, values[name])
@@ -86,7 +86,7 @@ def is_writable(data_directory: str) -> bool:
 
 
 def write(data_directory: str, text: str) -> None:
-    """Replaces the file of a data directory, owned by whoever owns the directory; it is on the disk on return.
+    """Replace the file of a data directory, owned by whoever owns the directory; it is on the disk on return.
 
     Raises:
         ClusterProblem: It cannot be written; the old one is there.
@@ -124,7 +124,7 @@ def _parsed(line: str) -> tuple[str, str]:
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    """As DeescapeQuotedString does it."""
+    """Return a character as DeescapeQuotedString does."""
     word = match[1]
     if word is None:
         return "'"

@@ -1,4 +1,4 @@
-"""Which PostgreSQL programs a throwaway server is made of: the newest there is, or those of a given directory."""
+"""PostgreSQL's programs for a throwaway server: the newest installed, or those of a given directory."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ class Binaries(Struct, frozen=True):
 
     @property
     def major(self) -> int:
-        """18 for 18.6."""
+        """Major version: 18 for 18.6."""
         return self.version_num // 10000
 
     def program(self, name: str) -> Path:
-        """The path of one of the programs."""
+        """Return the path of one of the programs."""
         return self.bin_dir / name
 
     def environment(self) -> dict[str, str]:
-        """What must be in the environment of these programs beyond what is there."""
+        """Return the variables that these programs need besides the environment."""
         return {"LD_LIBRARY_PATH": str(self.library_path)} if self.library_path else {}
 
 
 def find_binaries(pg_bin: Path | None = None) -> Binaries:
-    """The programs to make a throwaway server of.
+    """Return the programs to make a throwaway server of.
 
     Args:
         pg_bin: A directory with the programs, or one with a `bin` that has them. None: the newest of the
@@ -74,7 +74,7 @@ def find_binaries(pg_bin: Path | None = None) -> Binaries:
 
 
 def newest_binaries(installations: Iterable[Binaries]) -> Binaries:
-    """The one of the highest version, not the wheel's where others are equal to it.
+    """Return the one of the highest version, not the wheel's where others are equal to it.
 
     Raises:
         ClusterProblem: None is new enough.
@@ -86,7 +86,7 @@ def newest_binaries(installations: Iterable[Binaries]) -> Binaries:
 
 
 def available() -> list[Binaries]:
-    """Every complete installation of this machine that runs, one for each directory."""
+    """Return every complete installation of this machine that runs, one for each directory."""
     by_directory: dict[Path, Binaries] = {}
     for bin_dir, origin in _places():
         real = bin_dir.resolve()
@@ -100,7 +100,7 @@ def available() -> list[Binaries]:
 
 
 def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Binaries:
-    """Asks the postgres of a directory for its version.
+    """Ask the postgres of a directory for its version.
 
     Raises:
         ClusterProblem: It does not run or says something else, or we are root and other accounts can write it.
@@ -139,7 +139,7 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
 
 
 def missing_programs(bin_dir: Path) -> list[str]:
-    """The programs that a directory lacks or that may not be run."""
+    """Return the programs that a directory lacks or that may not be run."""
     return [name for name in NEEDED if not os.access(bin_dir / name, os.X_OK)]
 
 
@@ -193,7 +193,7 @@ _SEVERITIES: Final = ("FATAL:", "HINT:", "DETAIL:")
 
 
 class SettingRefusal(Struct, frozen=True):
-    """Why a server would not start with a setting.
+    """The reason why a server would not start with a setting.
 
     Attributes:
         says: In the server's words, printable.
@@ -205,7 +205,7 @@ class SettingRefusal(Struct, frozen=True):
 
 
 def setting_refusal(binaries: Binaries, name: str, value: str) -> SettingRefusal | None:
-    """Why these programs would not take the value; None where they would.
+    """Return why these programs would not take the value; None where they would.
 
     Raises:
         ClusterProblem: They cannot be asked.
@@ -221,7 +221,7 @@ def setting_refusal(binaries: Binaries, name: str, value: str) -> SettingRefusal
 
 
 def parameter_names(binaries: Binaries) -> tuple[str, ...]:
-    """The parameters of these programs, without those that are not for configuration files.
+    """Return the parameters of these programs, without those that are not for configuration files.
 
     Raises:
         ClusterProblem: They cannot be asked.

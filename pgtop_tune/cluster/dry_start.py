@@ -64,7 +64,7 @@ _MOST_BYTES: Final = 2**20
 
 
 class StartText(Struct, frozen=True):
-    """What a start is tried with.
+    """The values that a start is tried with.
 
     Attributes:
         auto_conf: The text of postgresql.auto.conf.
@@ -78,7 +78,7 @@ class StartText(Struct, frozen=True):
 
 
 class DryStart(Struct, frozen=True):
-    """What a start would come to.
+    """The outcome of a start that was tried.
 
     Attributes:
         refusal: The server's words where it would not get as far as its shared memory; "" where it would.
@@ -99,7 +99,7 @@ def dry_start(
     major: int,
     missing: Callable[[str, str], Sequence[str]] | None = None,
 ) -> DryStart:
-    """Tries a postgresql.auto.conf.
+    """Try a postgresql.auto.conf.
 
     Args:
         server_place: The server.
@@ -183,14 +183,14 @@ def _with_libraries(
 
 
 def _asked(server_place: ServerPlace, directory: ForeignPath, name: str, *more: str) -> tuple[str, str]:
-    """The words of a refusal, and the value."""
+    """Return the words of a refusal, and the value."""
     return _run(server_place, directory, *more, "-C", name)
 
 
 def _run(
     server_place: ServerPlace, directory: ForeignPath, *more: str, limits_of: int | None = None
 ) -> tuple[str, str]:
-    """The words of a refusal, and the last line that the server's program writes."""
+    """Return the words of a refusal, and the last line that the server's program writes."""
     argv = [
         server_place.program,
         *server_place.arguments,
@@ -290,7 +290,7 @@ _SUFFIXES: Final = ("", ".so")
 
 
 def missing(names: Sequence[str], search_path: str, library_directory: str, data_directory: Path) -> tuple[str, ...]:
-    """Those of some libraries that no file is there for.
+    """Return those of some libraries that no file is there for.
 
     Args:
         names: As in shared_preload_libraries.

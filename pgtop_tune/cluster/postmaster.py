@@ -58,7 +58,7 @@ class Postmaster(Struct, frozen=True):
 
 
 class Listening(Struct, frozen=True):
-    """Where a running server takes connections, as its postmaster.pid says (src/include/utils/pidfile.h).
+    """The address of a running server, as its postmaster.pid says (src/include/utils/pidfile.h).
 
     Attributes:
         port: TCP port, and the number in the name of its sockets.
@@ -76,7 +76,7 @@ class Listening(Struct, frozen=True):
 
 
 def listening(data_directory: Path) -> Listening | None:
-    """Of the server that holds a data directory; None where none does, or it does not listen yet.
+    """Return the address of the server that holds a data directory; None where none does, or it does not listen yet.
 
     Raises:
         PermissionError: We may not look.
@@ -101,7 +101,7 @@ def listening(data_directory: Path) -> Listening | None:
 
 
 def postmaster_of(pid: int, root: Path = ROOT) -> Postmaster:
-    """The process as it is now.
+    """Return the process as it is now.
 
     Raises:
         OSError: It has ended, or /proc hides it.
@@ -126,7 +126,7 @@ def postmaster_of(pid: int, root: Path = ROOT) -> Postmaster:
 
 
 def pid_of(data_directory: Path) -> int | None:
-    """The process that holds a data directory, None where none does; also while it starts or ends.
+    """Return the process that holds a data directory, None where none does; also while it starts or ends.
 
     Raises:
         PermissionError: We may not look.
@@ -160,7 +160,7 @@ def _words(path: Path) -> tuple[str, ...]:
 
 
 def _without_directory(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """-D is given anew by whatever starts the server."""
+    """Return the arguments without -D, which the program that starts the server gives anew."""
     kept: list[str] = []
     remaining = iter(arguments)
     for word in remaining:
@@ -186,7 +186,7 @@ def _session_of_first(root: Path) -> int | None:
 
 
 def _cgroup(proc: Path) -> str:
-    """Of version 2, or of systemd's own hierarchy where that is version 1."""
+    """Return the control group of version 2, or of systemd's own hierarchy with version 1."""
     try:
         lines = (proc / "cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -235,7 +235,7 @@ _LOOK_TIMEOUT_S: Final = 10.0
 
 
 class Managed(Struct, frozen=True):
-    """What restarts a server.
+    """The manager of a server, and the commands that restart it.
 
     Attributes:
         description: How it is managed.
@@ -259,7 +259,7 @@ class Managed(Struct, frozen=True):
 
 
 class Here(Struct, frozen=True):
-    """Who we are and what this machine has.
+    """This account and this machine.
 
     Attributes:
         euid: Our user.
@@ -273,12 +273,12 @@ class Here(Struct, frozen=True):
 
 
 def this_machine() -> Here:
-    """This process on this machine."""
+    """Return this account and this machine."""
     return Here(os.geteuid(), _main_pid, lambda name: shutil.which(name) is not None)
 
 
 def managed(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed:
-    """How a server is managed.
+    """Return the manager of a server.
 
     Args:
         server: As the kernel tells.
@@ -351,7 +351,8 @@ def _of_debian(server: Postmaster, data_directory: str, config_file: str, me: He
 
 
 def _of_container(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
-    """A container ends with its process 1, and what came into it from outside has a parent that is not seen in it."""
+    """Return a container ends with its process 1, and what came into it from outside has a parent that is not seen in
+    it."""
     if server.pid == 1:
         return Managed(
             "process 1 of its container",

@@ -39,7 +39,7 @@ _SAFE_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 
 class Ran(Struct, frozen=True):
-    """What a program said.
+    """The outcome of a program.
 
     Attributes:
         status: Its exit status; 127 when it could not be started, LEFT while it runs on.
@@ -60,7 +60,7 @@ def run_program(
     timeout_s: float = _TIMEOUT_S,
     limits_of: int | None = None,
 ) -> Ran:
-    """Runs a program to its end; what it leaves behind, a server, lives on.
+    """Run a program to its end; what it leaves behind, a server, lives on.
 
     It has a session of its own: a signal to us, also from the terminal, does not reach the server.
 
@@ -111,7 +111,7 @@ def run_program(
 
 
 def _status(process: subprocess.Popen[bytes], leave: threading.Event | None, timeout_s: float) -> int | None:
-    """Its exit status; None where we do not wait for it any more."""
+    """Return the exit status; None where we do not wait any more."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -170,7 +170,7 @@ class StartLog:
         self._sizes: Final = {where: _size(*where) for where in self._files()}
 
     def pieces(self) -> tuple[LogPiece, ...]:
-        """What was written since; a file that cannot be read has nothing."""
+        """Return the log pieces written since; none of a file that cannot be read."""
         log_pieces = [LogPiece(where[1], self._tail(*where)) for where in self._files()]
         if self._place.unit:
             log_pieces.append(LogPiece(self._place.unit, _journal(self._place.unit, self._since_s)))

@@ -69,17 +69,17 @@ class Account(Struct, frozen=True):
             directory.give_to(self.uid, self.gid)
 
     def can_enter(self, directory: Path) -> bool:
-        """Whether every directory on the way, and this one, lets the account in."""
+        """Return whether every directory on the way, and this one, lets the account in."""
         if self.uid is None:
             return os.access(directory, os.X_OK)
         return self._succeeds(["/bin/sh", "-c", 'cd -- "$0"', str(directory)], {})
 
     def can_run(self, binaries: Binaries) -> bool:
-        """Whether the account may run these programs where they are."""
+        """Return whether the account may run these programs where they are."""
         return all(self.can_run_it(binaries, name) for name in ("postgres", "initdb"))
 
     def can_run_it(self, binaries: Binaries, name: str) -> bool:
-        """Whether the account may run one of these programs where it is."""
+        """Return whether the account may run one of these programs where it is."""
         return self.uid is None or self._succeeds([str(binaries.program(name)), "--version"], binaries.environment())
 
     def _succeeds(self, command: list[str], extra: dict[str, str]) -> bool:
@@ -103,7 +103,7 @@ class Account(Struct, frozen=True):
 
 
 def server_account() -> Account:
-    """The account the server is to run as: ours, or an unprivileged one when we are root.
+    """Return the account the server is to run as: ours, or an unprivileged one when we are root.
 
     Raises:
         ClusterProblem: We are root, and there is no such account or we may not change to it.
@@ -129,7 +129,7 @@ def server_account() -> Account:
 
 
 def copy_for_everybody(binaries: Binaries, target: Path) -> Binaries:
-    """Copies an installation to where its server's account can reach it, for instance out of root's home.
+    """Copy an installation to where its server's account can reach it, for instance out of root's home.
 
     Args:
         target: An existing directory that the account can enter.
@@ -186,7 +186,7 @@ _LIBRARY_DIRS: Final = ("lib", "lib/postgresql", "lib64", "lib64/pgsql")
 
 
 def default_settings(binaries: Binaries) -> dict[str, str]:
-    """What a throwaway server is set to where nobody asks for something else."""
+    """Return the settings of a throwaway server without other wishes."""
     settings = {"cluster_name": "pgtop-tune", "track_io_timing": "on"}
     if has_statements(binaries):
         settings["shared_preload_libraries"] = STATEMENTS
@@ -194,13 +194,13 @@ def default_settings(binaries: Binaries) -> dict[str, str]:
 
 
 def has_statements(binaries: Binaries) -> bool:
-    """Whether this installation comes with pg_stat_statements."""
+    """Return whether this installation comes with pg_stat_statements."""
     root = binaries.bin_dir.parent
     return any((root / directory / f"{STATEMENTS}.so").exists() for directory in _LIBRARY_DIRS)
 
 
 def configuration_lines(settings: Mapping[str, str]) -> str:
-    """The text of a configuration file.
+    """Return the text of a configuration file.
 
     Raises:
         ClusterProblem: A name or a value that such a file cannot hold.
@@ -209,7 +209,7 @@ def configuration_lines(settings: Mapping[str, str]) -> str:
 
 
 def write_settings(settings: Mapping[str, str], data: ForeignDirectory) -> None:
-    """Puts the settings into SETTINGS_FILE of a data directory, in place of what it held.
+    """Put the settings into SETTINGS_FILE of a data directory, in place of what it held.
 
     Raises:
         ClusterProblem: A name or a value that such a file cannot hold.
@@ -219,7 +219,7 @@ def write_settings(settings: Mapping[str, str], data: ForeignDirectory) -> None:
 
 
 def read_settings(data: ForeignDirectory) -> str:
-    """The text of SETTINGS_FILE; "" where it is missing."""
+    """Return the text of SETTINGS_FILE; "" where it is missing."""
     try:
         return data.read(SETTINGS_FILE).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -227,7 +227,7 @@ def read_settings(data: ForeignDirectory) -> str:
 
 
 def include_settings(data: ForeignDirectory) -> None:
-    """Makes a new cluster's postgresql.conf read SETTINGS_FILE.
+    """Make a new cluster's postgresql.conf read SETTINGS_FILE.
 
     Raises:
         OSError: It cannot be read or written.
@@ -325,7 +325,7 @@ class Throwaway:
         settings: Mapping[str, str] | None = None,
         on_step: Callable[[str], None] = lambda step: None,
     ) -> Self:
-        """Makes a cluster, starts it, and returns when it takes connections.
+        """Make a cluster, starts it, and returns when it takes connections.
 
         Args:
             binaries: What to make it of.
@@ -365,7 +365,7 @@ class Throwaway:
         return self._server.pid
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Gives it other settings, as those of `create`, and restarts it.
+        """Give it other settings, as those of `create`, and restarts it.
 
         Raises:
             ClusterProblem: It does not start with them; a cluster that is kept has its former ones again.
@@ -374,7 +374,7 @@ class Throwaway:
             self.restart()
 
     def restart(self) -> None:
-        """Ends the server (fast) and starts it again; returns when it takes connections.
+        """End the server (fast) and starts it again; returns when it takes connections.
 
         Raises:
             ClusterProblem: It does not come back; the message holds its last words.
@@ -384,7 +384,7 @@ class Throwaway:
         self._start()
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """Ends the server, and removes its directories. Does nothing the second time.
+        """End the server, and removes its directories. Does nothing the second time.
 
         Args:
             mode: As pg_ctl's; where it takes too long it becomes an immediate one.
@@ -452,7 +452,7 @@ class Throwaway:
 
     @contextmanager
     def _with(self, settings: Mapping[str, str] | None) -> Iterator[None]:
-        """What starts it within this has the settings; where it fails, the next start has those of before."""
+        """Give a server that starts within the block the settings; where it fails, restore those of before."""
         with self._data() as data:
             before = read_settings(data)
             if settings is not None:
@@ -552,7 +552,8 @@ class Throwaway:
             return _NOTHING_PRINTED
 
     def _end(self, mode: StopMode) -> bool:
-        """Whether it ended when asked to; if not, the guard has killed it and removed the directory."""
+        """End the server; return whether it ended when asked to: if not, the guard has killed it and removed the
+        directory."""
         server, self._server = self._server, None
         if server is None:
             return True
@@ -590,7 +591,8 @@ class Throwaway:
 
 
 def private_directory(account: Account) -> Path:
-    """A new directory of ours that the account can enter and not write, with a path short enough for a socket below.
+    """Return a new directory of ours that the account can enter and not write, with a path short enough for a socket
+    below.
 
     Raises:
         ClusterProblem: There is no place for it that the account can enter, and in which no other account can rename.
@@ -654,7 +656,7 @@ def _is_ready(data: ForeignDirectory, pid: int) -> bool:
 
 
 def _listed(path: ForeignPath) -> str:
-    """A path as an element of a list of PostgreSQL's, in which blanks and commas mean something."""
+    """Return a path as an element of a list of PostgreSQL's, in which blanks and commas mean something."""
     escaped = str(path).replace('"', '""')
     return f'"{escaped}"'
 
@@ -663,7 +665,7 @@ _NOTHING_PRINTED: Final = "(it printed nothing)"
 
 
 def _last_lines(descriptor: int, offset: int = 0) -> str:
-    """The last lines of an open file that lie behind an offset in bytes, made safe to show."""
+    """Return the last lines of an open file that lie behind an offset in bytes, made safe to show."""
     begin = max(offset, os.fstat(descriptor).st_size - 16_384)
     text = os.pread(descriptor, 16_384, begin).decode("utf-8", "replace")
     return "\n".join(printable_lines(text)[-_LOG_LINES:]) or _NOTHING_PRINTED

@@ -37,7 +37,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class GuardOrder(NamedTuple):
-    """What the command line asks for; numbers are signal numbers, file descriptors and seconds."""
+    """The command line; numbers are signal numbers, file descriptors and seconds."""
 
     argv: tuple[str, ...]
     first: int = signal.SIGINT
@@ -50,7 +50,7 @@ class GuardOrder(NamedTuple):
 
 
 def signal_number(name: str) -> int:
-    """The number of a signal given as `INT` or `SIGINT`.
+    """Return the number of a signal given as `INT` or `SIGINT`.
 
     Raises:
         ValueError: No such signal.
@@ -84,7 +84,7 @@ OPTIONS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
 
 
 def parse(arguments: list[str]) -> GuardOrder:
-    """The order that the words of the command line give.
+    """Return the order that the words of the command line give.
 
     Raises:
         ValueError: An unknown option, a value out of place, no command after `--`.
@@ -124,7 +124,7 @@ def _prctl() -> Callable[[int, int], object]:
 
 
 def _execute(argv: tuple[str, ...]) -> NoReturn:
-    """Replaces this process as `os.execvp` does, but imports nothing: the account may be unable to read the
+    """Replace this process as `os.execvp` does, but imports nothing: the account may be unable to read the
     interpreter's library.
 
     Raises:
@@ -192,7 +192,7 @@ class _ChildWatch:
         self._words = b""
 
     def send(self, number: int) -> None:
-        """Passes a signal on to the child's process group; a stopped child is woken so that it can act on it."""
+        """Pass a signal on to the child's process group; a stopped child is woken so that it can act on it."""
         if self.status is not None:
             return
         try:
@@ -203,7 +203,7 @@ class _ChildWatch:
             pass
 
     def wait(self, timeout_s: float | None, listen: bool) -> None:
-        """Returns when the child has ended, an end is asked for (only if listening), or time is over."""
+        """Return when the child has ended, an end is asked for (only if listening), or time is over."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not (self._reap() or (listen and self.told_to_end)):
             remaining_s = None if deadline is None else deadline - time.monotonic()
@@ -229,7 +229,7 @@ class _ChildWatch:
                 continue
 
     def _reap(self) -> bool:
-        """Collects everything that has ended; True when the child is among it, now or before."""
+        """Collect everything that has ended; True when the child is among it, now or before."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -251,7 +251,7 @@ def _children() -> list[int]:
 
 
 def _end_orphans(grace_s: float) -> None:
-    """Waits for processes the child has left behind, and kills those that stay."""
+    """Wait for processes the child has left behind, and kills those that stay."""
     deadline = time.monotonic() + grace_s
     while True:
         try:
@@ -271,7 +271,7 @@ def _end_orphans(grace_s: float) -> None:
 
 
 def remove_ours(path: str) -> bool:
-    """Removes a directory that holds MARKER and is not a link; whether it is gone."""
+    """Remove a directory that holds MARKER and is not a link; whether it is gone."""
     if not os.path.isabs(path) or os.path.islink(path):
         return False
     if not os.path.lexists(os.path.join(path, MARKER)):
@@ -332,7 +332,7 @@ def _tell(fd: int | None, line: str) -> None:
 
 
 def supervise(order: GuardOrder) -> int:
-    """Runs the child to its end; its status, 128 + n where signal n ended it."""
+    """Run the child to its end; its status, 128 + n where signal n ended it."""
     wake_out, wake_in = os.pipe()
     os.set_blocking(wake_in, False)
     signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
@@ -362,7 +362,7 @@ def supervise(order: GuardOrder) -> int:
 
 
 def main() -> NoReturn:
-    """The command line; see the module's text."""
+    """Return the command line; see the module's text."""
     try:
         order = parse(sys.argv[1:])
     except ValueError as problem:

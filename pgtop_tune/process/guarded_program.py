@@ -45,7 +45,7 @@ class Guarded:
         return self.process.poll()
 
     def send_signal(self, name: str) -> None:
-        """Passes a signal such as "INT" on to the program; nothing happens when it has ended.
+        """Pass a signal such as "INT" on to the program; nothing happens when it has ended.
 
         Raises:
             ValueError: No such signal.
@@ -60,7 +60,7 @@ class Guarded:
             pass
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Waits for the program to end by itself; its status.
+        """Wait for the program to end by itself; its status.
 
         Raises:
             TimeoutError: It still runs.
@@ -72,7 +72,7 @@ class Guarded:
             raise TimeoutError(f"process {self.pid} still runs after {timeout_s} s") from None
 
     def stop(self, timeout_s: float | None = None) -> int:
-        """Ends the program in order and waits for it to be gone; its status.
+        """End the program in order and waits for it to be gone; its status.
 
         Args:
             timeout_s: When this is over the guard is killed, and the program with it. None: what the guard's own
@@ -120,7 +120,7 @@ class GuardedAsync:
         return self.process.returncode
 
     def send_signal(self, name: str) -> None:
-        """Passes a signal such as "INT" on to the program; nothing happens when it has ended.
+        """Pass a signal such as "INT" on to the program; nothing happens when it has ended.
 
         Raises:
             ValueError: No such signal.
@@ -130,14 +130,14 @@ class GuardedAsync:
             pipe.write(_word(name))
 
     async def wait(self) -> int:
-        """Waits for the program to end by itself; its status, 128 + n where signal n ended it.
+        """Wait for the program to end by itself; its status, 128 + n where signal n ended it.
 
         Its streams must be read meanwhile, or it may wait for us as well.
         """
         return await self.process.wait()
 
     async def stop(self, timeout_s: float | None = None) -> int:
-        """Ends the program in order and waits for it to be gone; its status. See Guarded.stop.
+        """End the program in order and waits for it to be gone; its status. See Guarded.stop.
 
         Output that nobody is reading is thrown away: asyncio would not see the end behind a full pipe.
         """
@@ -176,7 +176,7 @@ def start_guarded(
     cwd: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Guarded:
-    """Starts a program under the guard; returns when it runs.
+    """Start a program under the guard; returns when it runs.
 
     Args:
         argv: Program and arguments; the program is looked for in PATH when it has no slash.
@@ -234,7 +234,7 @@ async def start_guarded_async(
     pass_fds: Sequence[int] = (),
     limit: int = 2**16,
 ) -> GuardedAsync:
-    """Starts a program under the guard; as start_guarded, with streams for the event loop.
+    """Start a program under the guard; as start_guarded, with streams for the event loop.
 
     Args:
         limit: Longest line in bytes the stream readers take.

@@ -25,7 +25,7 @@ _PRIVATE: Final = 0o600
 
 
 class _GivenSecrets:
-    """What the process was given at its start.
+    """The secrets that the process was given at its start.
 
     Attributes:
         command_line: Where the argument list does not hold it.
@@ -42,7 +42,7 @@ _given: Final = _GivenSecrets()
 
 
 def take_over() -> None:
-    """Takes the secrets that this process was started with; programs that it starts do not inherit them.
+    """Take the secrets that this process was started with; programs that it starts do not inherit them.
 
     Raises:
         UsageProblem: The variable names no descriptor of ours.
@@ -61,7 +61,7 @@ def command_line(arguments: Sequence[str]) -> list[str]:
 
 
 def connection() -> Mapping[str, Any] | None:
-    """The server that this process was started for."""
+    """Return the server that this process was started for."""
     return _given.connection
 
 

@@ -48,7 +48,7 @@ class ProcessKey(Struct, frozen=True):
 
     @property
     def is_of_here(self) -> bool:
-        """Whether its pid means something to this process: same boot of the same machine, same pid namespace."""
+        """Whether the pid is valid for this process: same boot of the same machine, same pid namespace."""
         return (self.boot_id, self.namespace) == (boot_id(), _namespace())
 
     @property
@@ -58,7 +58,7 @@ class ProcessKey(Struct, frozen=True):
 
 
 def key_of(pid: int) -> ProcessKey | None:
-    """The process that has this pid now; None where none runs."""
+    """Return the process that has this pid now; None where none runs."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -69,14 +69,14 @@ def key_of(pid: int) -> ProcessKey | None:
 
 
 def own_key() -> ProcessKey:
-    """This process."""
+    """Return the key of this process."""
     own_process = key_of(os.getpid()) if has_proc() else _own_key_without_proc(os.getpid())
     assert own_process is not None
     return own_process
 
 
 def boot_id() -> str:
-    """Of this boot of the machine: what ran before it is gone. "" where nothing says."""
+    """Return the id of this boot: processes from before it are gone. "" where unknown."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except FileNotFoundError:
@@ -109,7 +109,7 @@ def own_name() -> str:
 
 
 def has_proc() -> bool:
-    """Whether processes can be looked at in /proc."""
+    """Return whether processes can be looked at in /proc."""
     return (_PROC / "self/stat").exists()
 
 
@@ -128,12 +128,12 @@ def _key_without_proc(pid: int) -> ProcessKey | None:
 
 @lru_cache(maxsize=2)
 def _own_key_without_proc(pid: int) -> ProcessKey | None:
-    """Our start does not change: it is asked for every other second."""
+    """Return our own key, which does not change: it is asked for every other second."""
     return _key_without_proc(pid)
 
 
 def _ps(pid: int) -> str:
-    """State and start: "Ss Mon Nov 23 15:35:30 2026"; "" where ps does not know."""
+    """Return state and start: "Ss Mon Nov 23 15:35:30 2026"; "" where ps does not know."""
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     try:
         answer = subprocess.run(

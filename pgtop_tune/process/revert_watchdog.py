@@ -117,7 +117,7 @@ class RevertWatchdog:
                 pass
 
     def dismiss(self) -> None:
-        """All is well: nothing is run, unless it already has been."""
+        """Dismiss the watchdog: nothing is run, unless it already has been."""
         pipe = self.process.stdin
         if pipe is None:
             self.process.terminate()
@@ -137,7 +137,7 @@ class RevertWatchdog:
 
 
 def watch(until_s: float, patience_s: float, last_word: str, archive: str, argv: Sequence[str]) -> int:
-    """Waits on standard input, or for a moment of the boot clock; the status of the command, 0 where it did not run."""
+    """Wait on standard input, or for a moment of the boot clock; the status of the command, 0 where it did not run."""
     os.write(1, STANDS)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

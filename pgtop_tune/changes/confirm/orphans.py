@@ -40,7 +40,7 @@ from pgtop_tune.runtime.running_experiments import running_experiments
 
 
 def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> None:
-    """Writes to the changes of a set, in every journal, why they are still in force; no server is asked.
+    """Write to the changes of a set, in every journal, why they are still in force; no server is asked.
 
     Raises:
         JournalProblem: A journal that has it cannot be written.
@@ -60,7 +60,7 @@ def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> N
 
 
 def reverted_message(change: ParameterChange) -> str:
-    """What is said of one that was taken back."""
+    """Return the sentence about a change that was reverted."""
     if change.state is ChangeState.SUPERSEDED:
         return f"{change.name}: {change.value or 'default'} was pending confirmation; {change.message}"
     restart = "; that takes effect with a restart" if change.restart else ""
@@ -69,7 +69,7 @@ def reverted_message(change: ParameterChange) -> str:
 
 
 def reverted_setting_message(change: HostChange) -> str:
-    """The same of a setting of the machine."""
+    """Return the sentence about a setting of the machine that was reverted."""
     return f"{change.name} is {change.shown_after} again: {change.value} was {NOT_CONFIRMED}"
 
 
@@ -123,7 +123,7 @@ class PendingWatch:
         return self._adopted
 
     async def run(self, leaving: asyncio.Event) -> None:
-        """Looks again and again until we are leaving."""
+        """Look again and again until we are leaving."""
         while not leaving.is_set():
             pause_s = _LOOK_S
             try:
@@ -142,7 +142,7 @@ class PendingWatch:
                 await asyncio.wait_for(leaving.wait(), pause_s)
 
     async def look(self) -> None:
-        """Reverts what is overdue, and adopts what nobody holds; no server is asked without a reason.
+        """Revert what is overdue, and adopts what nobody holds; no server is asked without a reason.
 
         Lines that a disk has refused before are written when it has room.
 
@@ -176,7 +176,7 @@ class PendingWatch:
         return self._is_wanted(pending_sets(text.host_in_force, text.owners))
 
     def _is_wanted(self, pending: Iterable[PendingSet[Any]]) -> bool:
-        """Whether there is a set to be adopted, reverted or told of."""
+        """Return whether there is a set to be adopted, reverted or told of."""
         now, this_program = now_ms(), own_key()
         for pending_set in pending:
             is_ours = pending_set.holder is Holder.PROGRAM and pending_set.owner.program == this_program
@@ -239,7 +239,7 @@ class PendingWatch:
             self._adopted = (*self._adopted, adopted)
 
     def _tell_of_others(self, sets: Iterable[PendingSet[Any]]) -> None:
-        """Once of each set that goes back by itself, and is not ours to keep or to revert.
+        """Tell once of each pending set that is not ours to confirm or to revert.
 
         Not of the switches of an experiment, which screens show as such.
         """
@@ -258,7 +258,7 @@ class PendingWatch:
             self._seen.add(pending_set.changes[0].id)
 
     def _text(self, path: Path) -> JournalText:
-        """What a journal says; one that is not there says nothing.
+        """Return the text of a journal; an empty one where there is no journal.
 
         Raises:
             JournalProblem: It cannot be read.
@@ -278,7 +278,7 @@ class PendingWatch:
 async def leave_watchdogs(
     parameters: PostgresControl | None, machine: HostControl, directory: Path | None, tell: Callable[[str], None]
 ) -> None:
-    """For a command that does not stay: what is overdue is reverted, and what nobody holds gets a revert watchdog.
+    """Revert overdue sets, and give orphaned ones a revert watchdog, for a command that does not stay.
 
     A set that cannot be looked after is told of; the command goes on.
     """
@@ -292,7 +292,7 @@ async def leave_watchdogs(
 async def pending_looked_after(
     parameters: PostgresControl, machine: HostControl, directory: Path | None, tell: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """The same for as long as a command without a screen runs; its server may be away at first."""
+    """Look after pending sets for as long as a command without a screen runs; its server may be away at first."""
     leaving = asyncio.Event()
     watch = PendingWatch(parameters, machine, directory, tell, hold=False)
     watching = asyncio.create_task(watch.run(leaving))
@@ -305,7 +305,7 @@ async def pending_looked_after(
 
 
 async def _each(*steps: Callable[[], Awaitable[None]]) -> None:
-    """Takes every step: a set that cannot be reverted does not keep another one from being adopted.
+    """Take every step: a set that cannot be reverted does not keep another one from being adopted.
 
     Raises:
         ConnectionProblem: At once, for the steps after it would only wait.

@@ -69,7 +69,7 @@ class Pending(Struct, frozen=True, kw_only=True):
     until_boot_s: float | None = None
 
     def remaining_s(self, now_ms: int) -> float:
-        """Seconds until the deadline, 0 when it has passed; a wall clock that was set does not count."""
+        """Return seconds until the deadline, 0 when it has passed; a wall clock that was set does not count."""
         left_s = (self.until_ms - now_ms) / 1000.0 if self.until_boot_s is None else self.until_boot_s - boot_clock_s()
         return max(left_s, 0.0)
 
@@ -156,7 +156,7 @@ class PendingSets:
             task.cancel()
 
     async def apply(self, change_set: ChangeSet, terms: Terms, wires: Sequence[TripWire] = ()) -> Settled:
-        """Makes a set of changes; pending confirmation where the terms have a time.
+        """Make a set of changes; pending confirmation where the terms have a time.
 
         Raises:
             UsageProblem: Another set is pending, or there is no way to the machine.
@@ -215,7 +215,7 @@ class PendingSets:
         self._hold(pending, pending.remaining_s(self._wall_ms()))
 
     async def confirm(self) -> tuple[Change, ...]:
-        """The pending set stays; empty when there is none, or when its revert has begun."""
+        """Confirm the pending set; return nothing where there is none, or where its revert has begun."""
         pending = self._current
         if pending is None or pending.reverting:
             return ()
@@ -224,16 +224,16 @@ class PendingSets:
         return kept.changes
 
     def reverted_by_hand(self, changes: Sequence[Change]) -> None:
-        """Somebody has reverted changes: a set they belong to is not pending any more."""
+        """Take note that the operator has reverted changes: their sets are not pending any more."""
         for change in changes:
             self._forget(change.set_key)
 
     async def over(self, set_id: str) -> Settled:
-        """Waits until a pending set was reverted; empty where that was not at its deadline or by a trip wire."""
+        """Wait until a pending set was reverted; empty where that was not at its deadline or by a trip wire."""
         return await asyncio.shield(self._outcomes[set_id])
 
     async def revert_now(self, set_id: str) -> Settled:
-        """Reverts a pending set once, before its deadline; the outcome has the problem of a half that still stands."""
+        """Revert a pending set once, before its deadline; the outcome has the problem of a half that still stands."""
         pending = self._pending.get(set_id)
         self._forget(set_id)
         running = self._reverts.pop(set_id, None)
@@ -250,7 +250,7 @@ class PendingSets:
         self._begin_reverting(set_id, self._at_deadline)
 
     async def _tell_lost(self, set_id: str) -> bool:
-        """Whether no journal has the set any more: only this program and its watchdog revert it."""
+        """Return whether no journal has the set any more, so that only this program and its watchdog revert it."""
         problem = await self._sets.lost(set_id)
         if problem is None or set_id not in self._pending:
             return False
@@ -264,7 +264,7 @@ class PendingSets:
             self._reverts[set_id] = asyncio.get_running_loop().create_task(self._revert(set_id, reason))
 
     async def _revert(self, set_id: str, reason: str) -> None:
-        """Goes on until it is done, also while the server is away."""
+        """Go on until it is done, also while the server is away."""
         pending = self._pending[set_id]
         self._put(replace(pending, reverting=reason))
 
@@ -351,7 +351,7 @@ class TripWatch:
         self._crossed_since_s: dict[str, float] = {}
 
     def accept(self, step: Step) -> str:
-        """The reason to revert the set, "p99>50ms for 3 s"; "" for none."""
+        """Return the reason to revert the set, "p99>50ms for 3 s"; "" for none."""
         if step.restart:
             self._frames.clear()
         for frame in step.frames if self._wires else ():

@@ -51,7 +51,7 @@ from pgtop_tune.process.process_key import own_key, own_name
 
 
 def check_set(root: Path, requested: Sequence[WantedSetting], setting_names: Sequence[str], *, survive: bool) -> None:
-    """Makes sure, before anything is touched, that a set makes sense on this machine; whether we may is another matter.
+    """Make sure, before anything is touched, that a set makes sense on this machine; whether we may is another matter.
 
     Args:
         root: Where /proc and /sys are found.
@@ -88,7 +88,7 @@ def make_set(
     intent: Intent,
     announced: Announcements,
 ) -> tuple[HostChange, ...]:
-    """Makes the changes in the order given; when one is refused, those before it are taken back.
+    """Make the changes in the order given; when one is refused, those before it are taken back.
 
     Raises:
         HostProblem: The kernel refuses one; nothing is changed.
@@ -109,7 +109,8 @@ def make_set(
 
 
 def _withdraw(journal: Journal, root: Path, change: HostChange, announced: Announcements) -> None:
-    """What cannot be taken back now stays in the journal as in force, and the others are taken back."""
+    """Take back a change that was made before a refusal; one that cannot be taken back stays in the journal as in
+    force, and the others are taken back."""
     try:
         take_back(journal, root, change, announced=announced)
     except PgtopError:
@@ -125,7 +126,7 @@ _T = TypeVar("_T")
 
 
 def machine(root: Path = ROOT) -> ServerName:
-    """Whose journal it is: this machine's, whatever servers run on it."""
+    """Return the name of this machine's journal, whatever servers run on it."""
     hostname = socket.gethostname()
     try:
         number = read_once(root / _MACHINE_ID).decode("ascii", "replace").strip()
@@ -136,7 +137,7 @@ def machine(root: Path = ROOT) -> ServerName:
 
 
 class HostControl:
-    """Changes of the operating system with a journal; fits session.machine_control.MachineControl.
+    """Changes of the operating system with a journal; a `MachineControl`.
 
     The journal is open only while something is changed.
     """
@@ -174,22 +175,22 @@ class HostControl:
         return path_for(self._machine.key, self._directory)
 
     async def disks(self) -> tuple[Disk, ...]:
-        """The disks under the server's directories that have a queue."""
+        """Return the disks under the server's directories that have a queue."""
         return await asyncio.to_thread(self._disks)
 
     async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
-        """What there is to set, as it is now and as it is after a reboot; why not, where the server is elsewhere."""
+        """Return the settings as they are now and after a reboot; the reason where the server is on another machine."""
         elsewhere = self._elsewhere()
         if elsewhere is not None:
             return elsewhere
         return await asyncio.to_thread(lambda: settings(self._root, self._names_of_disks()))
 
     async def facts(self) -> MachineFacts:
-        """What advice on these settings stands on."""
+        """Return the facts for advice on these settings."""
         return await asyncio.to_thread(machine_facts, self._root)
 
     async def check(self, requested: Sequence[WantedSetting], *, survive: bool = False) -> None:
-        """Makes sure that a set makes sense on this machine, whoever may make it; see `setting_set.check_set`.
+        """Make sure that a set makes sense on this machine, whoever may make it; see `check_set`.
 
         Raises:
             UsageProblem: No such setting here, a value it does not take, or one that no file can keep.
@@ -199,17 +200,17 @@ class HostControl:
         await asyncio.to_thread(lambda: self._check(requested, survive))
 
     def commands(self, name: str, value: str, *, survive: bool = False) -> tuple[str, ...]:
-        """What to paste into a shell where this process may not change it itself."""
+        """Return the commands that change a setting in a shell, where this process may not change it."""
         return commands(name, value, survive=survive)
 
     async def apply(self, name: str, value: str, *, survive: bool = False) -> HostChange:
-        """A set of one; see `apply_set`."""
+        """Make a set of one; see `apply_set`."""
         return (await self.apply_set((WantedSetting(name, value),), Terms(), survive=survive))[0]
 
     async def apply_set(
         self, requested: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
     ) -> tuple[HostChange, ...]:
-        """See `setting_set.make_set`; with `survive` the values are put into our file of sysctl.d as well.
+        """See `make_set`; with `survive` the values are put into our file of sysctl.d as well.
 
         A pending set is reverted at its deadline, when we end without confirming it, and by a process of its
         own when we are killed.
@@ -227,7 +228,7 @@ class HostControl:
         await self._alone(lambda: self._put_off(set_id, within_s))
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
-        """Confirms a set: its changes stay until they are reverted."""
+        """Confirm a set: its changes stay until they are reverted."""
         lost = await self.lost(set_id)
         try:
             if lost is not None:
@@ -245,7 +246,7 @@ class HostControl:
         only: Callable[[HostChange], bool] = lambda change: True,
         report: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
-        """Reverts the changes of a set that are still in force and meant, last first."""
+        """Revert the changes of a set that are still in force and meant, last first."""
         return await self._reverted(_only(of_set(set_id), only), reason, report)
 
     async def revert_overdue(self, set_ids: Collection[str]) -> tuple[HostChange, ...]:
@@ -253,7 +254,7 @@ class HostControl:
         return await self._reverted(of_sets(set_ids), NOT_CONFIRMED)
 
     async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[HostChange], ...]:
-        """Takes over sets that are pending confirmation, and whose program is gone; see `orphans`.
+        """Take over sets that are pending confirmation, and whose program is gone; see `orphans`.
 
         Args:
             hold: Whether they end with us, as sets of our own; else only a revert watchdog that outlives us is started.
@@ -266,7 +267,7 @@ class HostControl:
         return await self._alone(lambda: self._adopted(hold))
 
     async def in_force(self) -> tuple[HostChange, ...]:
-        """Changes that the journal holds as made and not reverted, oldest first."""
+        """Return changes that the journal holds as made and not reverted, oldest first."""
         return await asyncio.to_thread(self._in_force)
 
     def _in_force(self) -> tuple[HostChange, ...]:
@@ -276,7 +277,7 @@ class HostControl:
         return _text(self._machine, self._directory).host_in_force
 
     async def aclose(self) -> None:
-        """Reverts pending changes; other changes stay in force."""
+        """Revert pending changes; other changes stay in force."""
         await self._held.aclose()
         if self._holding:
             with suppress(PgtopError), announcements(self._root, ()) as announced:
@@ -381,7 +382,7 @@ class HostControl:
     def _revert(
         self, selection: MachineSelection, reason: str, report: Callable[[HostChange], None]
     ) -> tuple[tuple[HostChange, ...], set[str]]:
-        """What was reverted, and the sets of which something is in force still."""
+        """Return the reverted changes, and the sets that still have a change in force."""
         copies = self._held.copies
         undone = revert_settings(selection, self._root, self._directory, reason, report, copies)
         ids = {change.id for change in undone}
@@ -408,7 +409,7 @@ class HostControl:
         return tuple(disk.name for disk in self._disks())
 
     async def _alone(self, act: Callable[[], _T]) -> _T:
-        """Runs a blocking act in a thread, one at a time; the kernel may take seconds to find huge pages."""
+        """Run a blocking act in a thread, one at a time; the kernel may take seconds to find huge pages."""
         async with self._one_at_a_time:
             return await asyncio.to_thread(act)
 
@@ -418,7 +419,7 @@ def _only(selection: MachineSelection, only: Callable[[HostChange], bool]) -> Ma
 
 
 def orphans(text: JournalText, directory: Path | None, *, to_hold: bool) -> tuple[PendingSet[HostChange], ...]:
-    """Sets of this machine's journal that a program takes over; see `PendingSet.adoptable`.
+    """Return sets of this machine's journal that a program takes over; see `PendingSet.adoptable`.
 
     The other half of a set decides: the program that adopts the server's half adopts the machine's, too.
     """
@@ -446,7 +447,7 @@ def revert_settings(
     report: Callable[[HostChange], None] = lambda change: None,
     copies: Iterable[bytes] = (),
 ) -> tuple[HostChange, ...]:
-    """Takes back changes that this machine's journal holds as in force, last first; what is refused stops no other.
+    """Take back changes that this machine's journal holds as in force, last first; what is refused stops no other.
 
     Blocking.
 
@@ -514,7 +515,7 @@ def own_sets(journal: Journal) -> frozenset[str]:
 
 
 def _current(journal: Journal, identity: str) -> HostChange:
-    """A change as the journal has it now: taking back another may have rewritten what was before it."""
+    """Return a change as the journal has it now: taking back another may have rewritten what was before it."""
     return next(change for change in journal.text().host_changes if change.id == identity)
 
 

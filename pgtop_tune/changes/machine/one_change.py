@@ -53,7 +53,7 @@ _RULES: Final = "/etc/udev/rules.d/99-pgtop-tune.rules"
 
 
 def commands(name: str, value: str, *, survive: bool) -> tuple[str, ...]:
-    """One command for the live value, and with `survive` one more for the time after a reboot."""
+    """Return one command for the live value, and with `survive` one more for the time after a reboot."""
     live = (
         f"sudo sysctl -w {shlex.quote(f'{name}={value}')}" if is_sysctl(name) else _tee(value, f"/{path_of(name)}", "")
     )
@@ -86,7 +86,7 @@ _SETTING: Final = re.compile(r"hugepages-(\d+)kB/nr_hugepages")
 
 
 def pool_of(name: str, root: Path) -> HugePages | None:
-    """The pool a setting is about, as it is now; None for other settings and where it cannot be read."""
+    """Return the pool a setting is about, as it is now; None for other settings and where it cannot be read."""
     match = _SETTING.fullmatch(name)
     page_bytes = int(match[1]) * 1024 if match else default_page_bytes(root) if name == "vm.nr_hugepages" else None
     if not page_bytes:
@@ -98,7 +98,7 @@ def pool_of(name: str, root: Path) -> HugePages | None:
 
 
 def pages_in_words(requested: str, shown_value: str, pool: HugePages) -> str:
-    """Why a pool does not have the number of pages asked for; "" when it has."""
+    """Return why a pool does not have the number of pages asked for; "" when it has."""
     pages = int(requested)
     if pool.surplus:
         return f"{pool.surplus} more pages are in use; the kernel frees them when their last process ends"
@@ -126,7 +126,7 @@ _LEAST_ROOM: Final = 256 * MB
 
 
 def check_room_to_fork(root: Path, name: str, value: str) -> None:
-    """Makes sure that a setting leaves CommitLimit above what is committed, where strict accounting is in force.
+    """Make sure that a setting leaves CommitLimit above what is committed, where strict accounting is in force.
 
     Raises:
         HostProblem: It does not; nothing was changed.
@@ -167,7 +167,7 @@ _DEVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._!/-]*")
 
 
 def check_known(change: HostChange) -> None:
-    """Makes sure that undoing a change writes nothing but settings we change, and our own file of sysctl.d.
+    """Make sure that undoing a change writes nothing but settings we change, and our own file of sysctl.d.
 
     Raises:
         HostProblem: It would; nothing was written.
@@ -201,7 +201,7 @@ _HALVES: Final = ("dirty_bytes", "dirty_background_bytes", "overcommit_kbytes")
 
 
 class Intent(Struct, frozen=True):
-    """What belongs to a change besides its value; as the fields of the same names in HostChange, and its deadline."""
+    """Circumstances of a change besides its value; the first three as in HostChange."""
 
     set_id: str = ""
     by: str = ""
@@ -210,7 +210,7 @@ class Intent(Struct, frozen=True):
 
 
 def kernel_value(system_setting: SystemSetting, value: str) -> str:
-    """The value as the kernel's file takes it.
+    """Return the value as the kernel's file takes it.
 
     Raises:
         UsageProblem: It is not a whole number, or not one of the words the kernel offers.
@@ -229,7 +229,7 @@ def kernel_value(system_setting: SystemSetting, value: str) -> str:
 
 
 def check_request(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSetting, str, str]:
-    """A setting, the value as the kernel's file takes it, and what it has now; nothing is changed.
+    """Return a setting, the value as the kernel's file takes it, and what it has now; nothing is changed.
 
     Raises:
         UsageProblem: The value is none, or the setting cannot be kept in a file.
@@ -248,7 +248,7 @@ def check_request(root: Path, name: str, value: str, *, survive: bool) -> tuple[
 
 
 def check_writable(system_setting: SystemSetting, requested_value: str, *, survive: bool) -> None:
-    """Makes sure that this process may change a setting.
+    """Make sure that this process may change a setting.
 
     Raises:
         HostProblem: It may not; the hint has the command.
@@ -270,7 +270,7 @@ def make(
     intent: Intent,
     announced: Announcements | None = None,
 ) -> HostChange:
-    """Writes the live value, reads it back, and with `survive` puts it into our file of sysctl.d as well.
+    """Write the live value, reads it back, and with `survive` puts it into our file of sysctl.d as well.
 
     Returns:
         The change; `message` says plainly where the kernel gave something else, or a later file wins at boot.
@@ -360,7 +360,7 @@ def _live(path: str, root: Path) -> str:
 def take_back(
     journal: Journal, root: Path, change: HostChange, reason: str = "", announced: Announcements | None = None
 ) -> HostChange:
-    """Puts back the live value, what the kernel had changed along with it, and the file.
+    """Put back the live value, what the kernel had changed along with it, and the file.
 
     A change whose fate a crash has hidden is settled by looking; a value that somebody else has set since is left
     alone; later changes of the same setting or file that are still in force stay, and remember what was before this
@@ -413,13 +413,13 @@ def take_back(
 
 
 def _before(change: HostChange) -> dict[str, str]:
-    """What every file of the kernel that a change touches had before it."""
+    """Return the values that the kernel's files had before a change, by path."""
     return {change.path: change.value_before, **dict(change.also_before)}
 
 
 def _rebased(journal: Journal, change: HostChange) -> list[HostChange]:
-    """The changes in force that were made after this one; the next to touch a file of the kernel that this one touched
-    now remembers what was before this one."""
+    """Return the changes in force that were made after this one; the next to touch a file of the kernel that this one
+    touched now remembers what was before this one."""
     text = journal.text()
     after = text.host_changes[[recorded.id for recorded in text.host_changes].index(change.id) + 1 :]
     later: list[HostChange] = []
@@ -440,7 +440,7 @@ def _rebased(journal: Journal, change: HostChange) -> list[HostChange]:
 
 
 def _tried(change: HostChange, root: Path) -> str:
-    """Writes the new value and reads it back."""
+    """Write the new value and read it back."""
     _write(root, change.path, change.value)
     shown_value = live_value(change.path, root)
     if shown_value == change.value_before != change.value:
@@ -475,7 +475,7 @@ def _live_back(change: HostChange, root: Path, covered: Collection[str] = ()) ->
 
 
 def _half_made(change: HostChange, now: str) -> bool:
-    """Whether a pool stopped on its way: the number of pages lies between what was and what was asked."""
+    """Return whether a pool stopped on its way: the number of pages lies between what was and what was asked."""
     if change.state is not ChangeState.INTENDED or not change.name.endswith("nr_hugepages") or not now.isdecimal():
         return False
     low, high = sorted((int(change.value_before), int(change.value)))
@@ -483,7 +483,7 @@ def _half_made(change: HostChange, now: str) -> bool:
 
 
 def _file_taken_back(journal: Journal, root: Path, change: HostChange, later: list[HostChange]) -> str:
-    """The file as it would be without this change; byte for byte where nobody else has edited it."""
+    """Restore the file as it would be without this change: byte for byte where nobody else has edited it."""
     file = root / change.drop_in.lstrip("/")
     sysctl_files.without_remains(file)
     now = sysctl_files.content(file)
@@ -504,7 +504,7 @@ def _file_taken_back(journal: Journal, root: Path, change: HostChange, later: li
 
 
 def _objection(change: HostChange, shown_value: str, root: Path) -> str:
-    """Why the value read back is not the one asked for; "" when it is."""
+    """Return why the value read back is not the one asked for; "" when it is."""
     pool = pool_of(change.name, root)
     if pool is not None:
         return pages_in_words(change.value, shown_value, pool)
@@ -512,7 +512,7 @@ def _objection(change: HostChange, shown_value: str, root: Path) -> str:
 
 
 def _overridden(change: HostChange, root: Path) -> str:
-    """Which file wins over ours at boot; "" when none does."""
+    """Return the file that wins over ours at boot, in words; "" where none does."""
     places = BootSettings(root).of(change.name).assignments if change.drop_in else ()
     if not places or places[-1].file == change.drop_in:
         return ""
@@ -526,7 +526,7 @@ def _along(name: str, root: Path) -> list[str]:
 
 
 def _now(change: HostChange, root: Path) -> str:
-    """What the kernel's file has; "" when it is gone, as a disk that was taken out."""
+    """Return the value of the kernel's file; "" where the file is gone, as with a disk that was taken out."""
     try:
         return live_value(change.path, root)
     except OSError:

@@ -87,7 +87,7 @@ class HostChange(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """What the server shows of one parameter after a change.
+    """A parameter as the server shows it after a change.
 
     Attributes:
         name: Parameter.
@@ -119,7 +119,7 @@ class Proof(Struct, frozen=True):
 
 
 class ChangeState(StrEnum):
-    """How far a change got. The words stand in the journal."""
+    """Progress of a change. The values stand in the journal."""
 
     INTENDED = "intended"
     """Written down, about to be made; after a crash nobody knows whether it was."""
@@ -236,7 +236,7 @@ class ParameterChange(Struct, frozen=True):
         return self.set_id or self.id
 
     def covers(self, second: ParameterChange) -> bool:
-        """Whether both change the same parameter of the same role and database, whatever those were called."""
+        """Return whether both change the same parameter of the same role and database, whatever those were called."""
         if (self.name, self.scope.kind) != (second.name, second.scope.kind):
             return False
         own_oids, second_oids = (self.role_oid, self.database_oid), (second.role_oid, second.database_oid)
@@ -325,7 +325,8 @@ _SYSTEM: Final = {
 
 
 def choices(context: str) -> tuple[ReachChoice, ...]:
-    """The ways to change a parameter, the narrowest that shows its effect first; none where it cannot be changed.
+    """Return the ways to change a parameter, the narrowest that shows its effect first; none where it cannot be
+    changed.
 
     Args:
         context: pg_settings.context.
@@ -337,7 +338,7 @@ def choices(context: str) -> tuple[ReachChoice, ...]:
 
 
 def narrowest(context: str, *, can_load: bool, connected: bool) -> ReachChoice | None:
-    """The narrowest way that shows the effect, where nobody says for whom; None where it cannot be changed.
+    """Return the narrowest way that shows the effect, where nobody says for whom; None where it cannot be changed.
 
     Sessions that are connected are reached by nothing less than the whole server: narrower ways are for those to come.
 
@@ -352,5 +353,6 @@ def narrowest(context: str, *, can_load: bool, connected: bool) -> ReachChoice |
 
 
 def of_reach(context: str, reach: Reach) -> ReachChoice | None:
-    """What a way of changing does to sessions already connected; None where it is none for this parameter."""
+    """Return the effect of a way of changing on connected sessions; None where the parameter cannot be changed in this
+    way."""
     return next((choice for choice in choices(context) if choice.reach is reach), None)

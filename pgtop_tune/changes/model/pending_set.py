@@ -112,7 +112,7 @@ class PendingSet(Struct, Generic[C], frozen=True):
     holder: Holder
 
     def adoptable(self, now_ms: int, *, to_hold: bool) -> bool:
-        """Whether a program takes the set over.
+        """Return whether a program takes the set over.
 
         Args:
             now_ms: Milliseconds since the epoch; a set whose deadline is over is reverted instead.
@@ -129,7 +129,7 @@ class PendingSet(Struct, Generic[C], frozen=True):
 
 
 def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple[PendingSet[C], ...]:
-    """Sets that are pending confirmation.
+    """Return sets that are pending confirmation.
 
     Args:
         in_force: Changes of one journal, oldest first.
@@ -156,7 +156,7 @@ def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple
 
 
 def outlived_losses(in_force: Iterable[ParameterChange], owners: Mapping[str, SetOwner]) -> tuple[ParameterChange, ...]:
-    """Confirmed changes that can lose data, and outlive the program they were to end with."""
+    """Return confirmed changes that can lose data, and outlive the program they were to end with."""
     return tuple(
         change
         for change in in_force
@@ -165,7 +165,7 @@ def outlived_losses(in_force: Iterable[ParameterChange], owners: Mapping[str, Se
 
 
 def holder_of(set_id: str, by: str, owners: Mapping[str, SetOwner]) -> Holder:
-    """The process that reverts a set in time.
+    """Return the process that reverts a set in time.
 
     Args:
         set_id: Of the set.
@@ -186,7 +186,7 @@ def holder_of(set_id: str, by: str, owners: Mapping[str, SetOwner]) -> Holder:
 
 
 def _holder_elsewhere(owner: SetOwner) -> Holder:
-    """After a reboot nothing of before runs; another machine or container may."""
+    """Return the holder of a set of another boot, machine or container: after a reboot of this one nobody."""
     match = _BY.fullmatch(owner.by)
     of_this_machine = match is not None and match["host"] == socket.gethostname()
     then, now = "" if owner.program is None else owner.program.boot_id, boot_id()

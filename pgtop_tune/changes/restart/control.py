@@ -177,7 +177,7 @@ class RestartService:
     async def restart_for(
         self, reverted: Sequence[ParameterChange], progress: Progress = no_progress
     ) -> RestartOutcome:
-        """Restarts where changes that were taken back need it for the old values to be in force.
+        """Restart where changes that were taken back need it for the old values to be in force.
 
         Where somebody else has to, nobody waits for it: what is left is the hint.
         """
@@ -202,7 +202,7 @@ class RestartService:
         return replace(outcome, changes=(*await self._as_shown(reverted), *outcome.changes))
 
     async def _as_shown(self, reverted: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
-        """What was taken back, as the server shows it after its restart."""
+        """Return the reverted changes as the server shows them after its restart."""
         names = [change.name for change in reverted]
         try:
             parameters = await self._control.ask(lambda session: session.parameters(names))
@@ -217,7 +217,7 @@ class RestartService:
         )
 
     def give_up(self) -> None:
-        """Waits no longer; a restart that has begun goes on without us. A throwaway's goes to its end."""
+        """Wait no longer; a restart that has begun goes on without us. A throwaway's goes to its end."""
         self._given_up.set()
         self._leave.set()
 
@@ -226,7 +226,7 @@ class RestartService:
         self._leave.clear()
 
     async def aclose(self) -> None:
-        """Reverts pending sets, with a restart each; before the control is closed."""
+        """Revert pending sets, with a restart each; before the control is closed."""
         for set_id in tuple(self._pending_ids):
             # What cannot be reverted now is left to its watchdog.
             with suppress(Exception):
@@ -270,7 +270,7 @@ class RestartService:
     async def _restart(
         self, attempt: _Attempt, made_changes: tuple[ParameterChange, ...], progress: Progress
     ) -> RestartOutcome:
-        """One restart, and the way back where it fails."""
+        """Restart once, and go back to the old values where that fails."""
         server, began_s = attempt.server, time.monotonic()
         waiting = tuple(parameter.change for parameter in server.pending if parameter.change is not None)
         wait = Waiting(self._control, attempt.before, progress, self._given_up)
@@ -295,7 +295,7 @@ class RestartService:
         return await self._old_values(attempt, (*waiting, *made_changes), ran, wait, progress, began_s)
 
     def _run(self, server_place: ServerPlace, *, again: bool) -> Ran:
-        """The restart, or the start of a server that is down."""
+        """Restart the server, or start one that is down."""
         if self._own_restart is None:
             argv = server_place.start if again else server_place.restart
             return run_program(argv, server_place, as_owner=server_place.as_owner, leave=self._leave)
@@ -322,7 +322,7 @@ class RestartService:
         )
 
     async def _noted_again(self, attempt: _Attempt) -> str:
-        """Where the server is now, in words and for all who go on with it, where that is not where it was."""
+        """Note the address of a server that has moved, and return it in words; "" where it has not."""
         conninfo = self._control.conninfo
         if conninfo.endpoints == attempt.endpoints:
             return ""
@@ -331,7 +331,7 @@ class RestartService:
         return f" at {await self._control.ask(lambda session: session.endpoint)}"
 
     async def _not_restarted(self, made_changes: tuple[ParameterChange, ...], ran: Ran) -> RestartOutcome:
-        """It refused to end. What was just written must not surprise anybody at the next restart."""
+        """Revert the changes of a restart that did not happen: they would take effect at the next one."""
         reason = "the server was not restarted"
         undone = await self._control.revert_set(made_changes[0].set_key, reason) if made_changes else ()
         return RestartOutcome(
@@ -393,14 +393,15 @@ class RestartService:
         )
 
     def _restored(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
-        """The old values are in postgresql.auto.conf; whether it is another file now."""
+        """Restore the old values in postgresql.auto.conf; return whether it is another file now."""
         with Journal(attempt.before.name, self._control.directory) as journal:
             server_place, in_force = self._known(attempt, journal.text())
             ids = {change.id for change in changes}
             return restore(server_place, [change for change in in_force if change.id in ids])
 
     def _copied(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
-        """The same by the copy from before, where the old values did not help."""
+        """Restore the copy from before the changes where the old values did not help; return whether the file is
+        another."""
         with Journal(attempt.before.name, self._control.directory) as journal:
             server_place, in_force = self._known(attempt, journal.text())
             # Nobody can have changed it by SQL since our restart began.

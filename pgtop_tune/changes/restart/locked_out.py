@@ -101,7 +101,8 @@ def _keeping_out(changes: Sequence[ParameterChange], *, of_system: bool) -> tupl
 
 
 def _postmaster(server: KnownServer) -> int | None:
-    """The process that holds the data directory, where it is surely its server: the file that names it may be old.
+    """Return the process that holds the data directory, where it is surely its server: the file that names it may be
+    old.
 
     Raises:
         OSError: We may not look.

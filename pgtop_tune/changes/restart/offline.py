@@ -24,7 +24,7 @@ from pgtop_tune.postgres.log_language import ENGLISH, LogLanguage
 
 
 def restore(server_place: ServerPlace, changes: Sequence[ParameterChange]) -> bool:
-    """Gives postgresql.auto.conf the values back that it had before some changes; safe to be done again.
+    """Give postgresql.auto.conf the values back that it had before some changes; safe to be done again.
 
     Args:
         server_place: Of the server, which does not run.
@@ -81,7 +81,7 @@ def restore_copy(
     in_force: Sequence[ParameterChange],
     sure: Callable[[str], bool],
 ) -> bool:
-    """Puts the copy of postgresql.auto.conf back where `restore` did not bring the server up; lines of others stay.
+    """Put the copy of postgresql.auto.conf back where `restore` did not bring the server up; lines of others stay.
 
     Args:
         server_place: Of the server, which does not run.
@@ -119,7 +119,7 @@ def restore_copy(
 
 
 def put_back(text: str, changes: Sequence[ParameterChange]) -> str:
-    """The text without some changes, last first; what somebody else has set since is left alone. Pure."""
+    """Return the text without some changes, last first; what somebody else has set since is left alone. Pure."""
     for change in reversed(changes):
         if not change.scope.is_system:
             continue
@@ -178,7 +178,7 @@ _OF_PROGRAM: Final = re.compile(r"^(?:\S*/)?postgres: (.+)$", re.MULTILINE)
 def explaining(
     pieces: Sequence[LogPiece], printed: Sequence[str] = (), language: LogLanguage = ENGLISH
 ) -> tuple[str, ...]:
-    """The lines of a log that explain why a server did not start, graver ones alone where there are any.
+    """Return the lines of a log that explain why a server did not start, graver ones alone where there are any.
 
     Args:
         pieces: What it wrote while it was started.
@@ -214,7 +214,7 @@ def _of_program(content: bytes, ended: re.Pattern[str]) -> list[str]:
 
 
 def _since_the_end(entries: Sequence[LogEntry], ended: re.Pattern[str]) -> Sequence[LogEntry]:
-    """What follows the end of the server before; a server that does not start says so of its own end, too."""
+    """Return the entries after the end of the server before; one that does not start reports its own end, too."""
     last = next((at for at, entry in enumerate(entries) if ended.match(entry.message)), -1)
     return entries[last + 1 :]
 

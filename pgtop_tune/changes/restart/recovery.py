@@ -140,7 +140,7 @@ class Elsewhere(Struct, frozen=True):
 def elsewhere(
     conninfo: ConnInfo, selection: ServerSelection, directory: Path | None, set_id: str = ""
 ) -> Elsewhere | None:
-    """Where a server listens now that once was at an endpoint, or that a set was made on; None where none is found.
+    """Return the present address of a server that was at an endpoint, or that has a set; None where none is found.
 
     Args:
         conninfo: Where it was.
@@ -156,7 +156,7 @@ def elsewhere(
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What may be done to a server that is down.
+    """The permitted steps for a server that is down.
 
     Attributes:
         is_meant: Whether a data directory is the one whose old values are to be restored.
@@ -171,7 +171,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 class Recovered(Struct, frozen=True):
-    """What was done to a server that was down.
+    """The outcome for a server that was down.
 
     Attributes:
         is_up: It was started, or was found starting: changes are taken back through it.
@@ -222,7 +222,7 @@ def recover(
 
 
 def _is_same_way(server_place: ServerPlace, conninfo: ConnInfo) -> bool:
-    """Whether a server is, or once was, at the port of this machine that a connection leads to, named otherwise."""
+    """Return whether a server is, or was, at the port of this machine that a connection leads to by another name."""
     ports = {str(endpoint.port) for endpoint in conninfo.endpoints if _is_here(endpoint.host)}
     ways = (address.rpartition(":") for address in (server_place.endpoint, *server_place.earlier))
     return any(_is_here(host) and port in ports for host, _, port in ways)
@@ -282,7 +282,7 @@ def _version(server_place: ServerPlace) -> str:
 
 
 def holds_same_cluster(known_server: KnownServer) -> bool:
-    """Whether the data directory still holds the cluster of the journal, by the system identifier in its name."""
+    """Return whether the data directory holds the cluster of the journal, by the system identifier in its name."""
     identifier = known_server.name.key.partition("-")[0]
     try:
         with directory_at(known_server.server_place.data_directory) as data:
@@ -389,7 +389,7 @@ def _out_of_reach(data: Path, problem: OSError) -> ClusterProblem:
 
 
 def _settled(data: Path) -> bool:
-    """Waits while a process of the server starts or ends; whether one is there in the end."""
+    """Wait while a process of the server starts or ends; whether one is there in the end."""
     deadline = time.monotonic() + _SETTLED_S
     while pid_of(data) is not None:
         listening_at = listening(data)
@@ -400,7 +400,7 @@ def _settled(data: Path) -> bool:
 
 
 def _start(server_place: ServerPlace) -> str:
-    """Why it does not start, "" when it does."""
+    """Start a server; return why it does not start, "" where it does."""
     log = StartLog(server_place, time.time())
     ran = run_program(server_place.start, server_place, as_owner=server_place.as_owner)
     if ran.status == 0:

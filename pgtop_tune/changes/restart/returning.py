@@ -28,7 +28,8 @@ _OF_ALL: Final = {"*": "localhost", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def now_at(conninfo: ConnInfo, server_place: ServerPlace) -> ConnInfo | None:
-    """How the server of a data directory is reached now; None where it cannot be seen or lets nobody in yet."""
+    """Return the connection that reaches the server of a data directory now; None where it cannot be seen or is not
+    ready."""
     if server_place.uid is None:
         return None
     try:
@@ -39,7 +40,7 @@ def now_at(conninfo: ConnInfo, server_place: ServerPlace) -> ConnInfo | None:
 
 
 def leads_to(conninfo: ConnInfo, listening_at: Listening) -> ConnInfo:
-    """A connection to where a server of this machine listens: by the way it had, else by the other one."""
+    """Return a connection to where a server of this machine listens: by the way it had, else by the other one."""
     first = conninfo.endpoints[0]
     address = _OF_ALL.get(listening_at.address, listening_at.address)
     by_tcp = [replace(first, host=address, hostaddr="", port=listening_at.port)] if address else []
@@ -64,7 +65,7 @@ def _is_same_socket(one: str, second: str, port: int) -> bool:
 
 
 def at_port(conninfo: ConnInfo, port: int) -> ConnInfo:
-    """A connection to a server of another machine at a new port, or still at the old one. Pure."""
+    """Return a connection to a server of another machine at a new port, or still at the old one. Pure."""
     ways = (*(replace(endpoint, port=port) for endpoint in conninfo.endpoints), *conninfo.endpoints)
     return _through(conninfo, tuple(dict.fromkeys(ways)))
 
@@ -90,7 +91,7 @@ _GONE_S: Final = {False: 3.0, True: 0.3}
 
 
 class Return(StrEnum):
-    """What became of the server."""
+    """The state of a server that is being restarted."""
 
     BACK = "back"
     THE_OLD_ONE = "the old one"
@@ -140,7 +141,7 @@ class Waiting:
         self._given_up: Final = given_up
 
     async def until_back(self, *, failed: bool) -> Return:
-        """Waits until the server answers, or nobody is there who could.
+        """Wait until the server answers, or nobody is there who could.
 
         Args:
             failed: The program that was to restart it has failed.
@@ -167,7 +168,7 @@ class Waiting:
         return Return.GONE
 
     async def until_restarted(self) -> Return:
-        """Waits for as long as it takes somebody else to restart the server."""
+        """Wait for as long as it takes somebody else to restart the server."""
         away = False
         while (now_ms := await self._start()) in (None, self._before.started_ms):
             if now_ms is None and not away:
@@ -185,13 +186,13 @@ class Waiting:
         return listening_at is not None and listening_at.ready
 
     async def _left(self) -> bool:
-        """A little later: whether we are to wait no longer."""
+        """Wait a little; return whether we are to wait no longer."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._given_up.wait(), _POLL_S)
         return self._given_up.is_set()
 
     async def _start(self) -> int | None:
-        """When the server that answers now was started; None where it does not.
+        """Return the start of the server that answers, milliseconds since the epoch; None where it does not answer.
 
         Raises:
             NotLetIn: It is there, at the place it had, and says no.
@@ -210,7 +211,7 @@ class Waiting:
         return None
 
     async def _follow(self) -> None:
-        """Leads the control to where the server listens now, where that is another place."""
+        """Lead the control to where the server listens now, where that is another place."""
         conninfo, before = self._control.conninfo, self._before
         there = await asyncio.to_thread(now_at, conninfo, before.server_place)
         if there is None and before.server_place.uid is None and before.port not in (None, conninfo.port):
@@ -220,7 +221,7 @@ class Waiting:
 
 
 def runs(server_place: ServerPlace) -> bool:
-    """Whether a process holds the data directory, or we may not look."""
+    """Return whether a process holds the data directory, or we may not look."""
     try:
         return pid_of(Path(server_place.data_directory)) is not None
     except (PermissionError, TimeoutError):

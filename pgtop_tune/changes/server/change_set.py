@@ -77,7 +77,7 @@ def make(
     watched: Callable[[Sequence[ParameterChange]], None] = lambda changes: None,
     tell: Callable[[str], None] = lambda message: None,
 ) -> tuple[ParameterChange, ...]:
-    """Sets parameters in the order given, reloads, reads back.
+    """Set parameters in the order given, reload, and read them back.
 
     Args:
         session: To the server.
@@ -139,7 +139,7 @@ def take_back(
     certain: bool = True,
     at_once: bool = False,
 ) -> RevertOutcome:
-    """Gives back what was there before, last change first, reloads, reads back; safe to be done again.
+    """Restore the old values, last change first, reload, and read them back; safe to be done again.
 
     Args:
         session: To the server.
@@ -218,7 +218,7 @@ def take_back(
 
 
 def _dropped(scope: PresentScope, reason: str) -> ParameterChange:
-    """A change whose role or database is gone: nothing of it is left to be reverted."""
+    """Return a change whose role or database is gone: nothing of it is left to be reverted."""
     has_oid = bool(scope.change.role_oid or scope.change.database_oid)
     state = ChangeState.REVERTED if has_oid else ChangeState.SUPERSEDED
     message = scope.absence if has_oid else f"left alone: {scope.absence}"
@@ -228,7 +228,7 @@ def _dropped(scope: PresentScope, reason: str) -> ParameterChange:
 def look_again(
     session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]
 ) -> tuple[ParameterChange, ...]:
-    """Reads changes in force once more, for instance after a restart; the journal has what they are now.
+    """Read changes in force once more, for instance after a restart; the journal has what they are now.
 
     Raises:
         ServerProblem: The server refuses to show one.
@@ -240,7 +240,7 @@ def look_again(
 
 
 def settle(session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> None:
-    """Finds out what became of changes that were intended when the connection was lost.
+    """Find out what became of changes that were intended when the connection was lost.
 
     Made as a whole they are in force; made in part they are taken back; not made they are marked so.
 
@@ -270,7 +270,7 @@ def _withdraw(
     made_changes: Sequence[ParameterChange],
     problem: ServerProblem,
 ) -> None:
-    """After a refusal: what was made is taken back, the rest is marked."""
+    """Revert what was made before a refusal, and mark the rest."""
     journal.owe()
     for number, change in enumerate(changes[len(made_changes) :]):
         message = problem.message if number == 0 else f"not tried: {changes[len(made_changes)].name} was refused"
@@ -310,7 +310,7 @@ def _mark(
 
 
 def _marked(session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> frozenset[Target]:
-    """Parameters with a marker of this journal: until it goes, nobody else changes them."""
+    """Return parameters with a marker of this journal: until it goes, nobody else changes them."""
     own_ids = {change.set_key for change in journal.text().changes}
     with session.plain_words():
         texts = stored_markers(session, targets_of(changes))
@@ -334,7 +334,7 @@ def _put_all_back(
     *,
     at_once: bool,
 ) -> tuple[dict[str, PutBack], tuple[Refusal, ...]]:
-    """What was done to each change by id, and which the server refused."""
+    """Restore the old values; return the outcome by id of the change, and the changes that the server refused."""
     put: dict[str, PutBack] = {}
     refused: list[Refusal] = []
     together = {change.id for change in changes}
@@ -396,7 +396,7 @@ def _note_file(session: OperatorSession, journal: Journal) -> None:
 def _read_back(
     session: OperatorSession, changes: Sequence[ParameterChange], state: ChangeState
 ) -> tuple[ParameterChange, ...]:
-    """Reloads where a change needs it, and reads all of them in this session."""
+    """Reload where a change needs it, and read all of them in this session."""
     fault, parameters_found = "", dict[str, Parameter]()
     system = [change.name for change in changes if change.scope.is_system]
     lines: dict[str, str] = {}
@@ -419,7 +419,7 @@ def _read_back(
 def _as_read(
     change: ParameterChange, state: ChangeState, after: Parameter | None, stored: str | None, fault: str
 ) -> ParameterChange:
-    """A change after reading it back; pg_settings shows no parameter without its library."""
+    """Return a change after reading it back; pg_settings shows no parameter without its library."""
     of_system = change.scope.is_system
     shown_value = after.shown if of_system and after is not None else stored or _DEFAULT
     if after is None:
@@ -435,7 +435,7 @@ def _as_read(
 
 
 def _lines(session: OperatorSession) -> dict[str, str]:
-    """What postgresql.auto.conf sets, by name in small letters; nothing where the server cannot read its files."""
+    """Return the values of postgresql.auto.conf by name in lower case; none where the server cannot read its files."""
     try:
         return {name.lower(): value for name, value in session.auto_conf().items()}
     except ServerProblem:

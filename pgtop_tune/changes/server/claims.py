@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def check_free(names: Iterable[str], instance: Instance) -> None:
-    """Makes sure that no experiment on this server switches one of some parameters. Blocking.
+    """Make sure that no experiment on this server switches one of some parameters. Blocking.
 
     Raises:
         UsageProblem: One does; nothing was changed.
@@ -376,7 +376,7 @@ class OwnSets:
 
     @classmethod
     def of(cls, journal: Journal, set_ids: Iterable[str] = ()) -> Self:
-        """Those of an open journal's account, and of a program's claims."""
+        """Return the sets of an open journal's account, and of a program's claims."""
         return cls({*set_ids, *(change.set_key for change in journal.text().changes)}, journal.path.parent)
 
     def has(self, set_id: str) -> bool:
@@ -418,7 +418,7 @@ def _locks(session: OperatorSession, targets: Iterable[Target]) -> tuple[_Lock, 
 
 
 def _first_key(target: Target) -> int:
-    """A signed 32-bit number for a parameter in a scope."""
+    """Return a signed 32-bit number for a parameter in a scope."""
     name, scope = target
     parts = (scope.kind, scope.role, scope.database, name.lower())
     return _signed(zlib.crc32("\0".join(("pgtop-tune", *parts)).encode("utf-8", "surrogateescape")))
@@ -437,7 +437,7 @@ def _signed(number: int) -> int:
 
 
 def _unsigned(number: int) -> int:
-    """As pg_locks shows it (oid)."""
+    """Return a number as pg_locks shows it (oid)."""
     return number & 0xFFFFFFFF
 
 

@@ -77,7 +77,7 @@ _T = TypeVar("_T")
 
 
 class PostgresControl:
-    """Changes with a journal; fits ParameterControl. Connects when first used, and again after a loss."""
+    """Changes of the server with a journal; a `ChangeControl`. Connects when first used, and again after a loss."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class PostgresControl:
         self._runner.conninfo = conninfo
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
-        """The named rows of pg_settings that this server has, in the order asked for.
+        """Return the named rows of pg_settings that this server has, in the order asked for.
 
         A later change holds against these values: it is refused when one is different by then.
         """
@@ -127,12 +127,12 @@ class PostgresControl:
         return parameters
 
     def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
-        """The exact SQL `apply` would run, for the screen."""
+        """Return the SQL that `apply_set` would run, for the screen."""
         reload = f" {_RELOAD};" if scope.is_system else ""
         return f"{statement(name, value, scope)};{reload}"
 
     async def apply(self, name: str, value: str | None) -> ParameterChange:
-        """A set of one; `message` says plainly when the value is written but not what sessions have."""
+        """Make a set of one; `message` says plainly when the value is written but not what sessions have."""
         return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
     async def apply_set(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
@@ -170,7 +170,7 @@ class PostgresControl:
         await self._runner.run(tried)
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """Confirms a pending set; empty when it is not in force (any more). What can lose data still ends with us.
+        """Confirm a pending set; empty when it is not in force (any more). What can lose data still ends with us.
 
         Raises:
             JournalProblem: Nothing would take it back then; it goes when its time is over.
@@ -199,7 +199,7 @@ class PostgresControl:
         return staying
 
     async def revert_set(self, set_id: str, reason: str = "", *, hold: bool = False) -> tuple[ParameterChange, ...]:
-        """Takes a set back; empty when it is not in force (any more).
+        """Take a set back; empty when it is not in force (any more).
 
         Args:
             set_id: Of the journal.
@@ -236,7 +236,7 @@ class PostgresControl:
         return self._journals.paths
 
     async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[ParameterChange], ...]:
-        """Takes over sets that are pending confirmation, and whose program is gone; see `adoption.adopt`.
+        """Take over pending sets whose program is gone; see `reverting.adopt`.
 
         Args:
             hold: Whether they end with us, as sets of our own; else only a revert watchdog that outlives us is started.
@@ -269,7 +269,7 @@ class PostgresControl:
         return await self._runner.run(of_all)
 
     async def revert_outlived(self) -> tuple[ParameterChange, ...]:
-        """Takes back what can lose data and was to end with a program that is gone."""
+        """Take back what can lose data and was to end with a program that is gone."""
         texts = await self.journal_texts()
         outlived = [change for text in texts for change in outlived_losses(text.in_force, text.owners)]
         if not outlived:
@@ -282,7 +282,7 @@ class PostgresControl:
         return await self._undone(lambda in_force: [change for change in in_force if change.id in ids])
 
     async def redo(self) -> tuple[ParameterChange, ...]:
-        """Makes again what `undo_these` took back last; empty when there is nothing."""
+        """Make again what `undo_these` took back last; empty when there is nothing."""
         if not self._undone_sets:
             return ()
         made_changes = await self._make(self._undone_sets[-1], Terms())
@@ -290,7 +290,7 @@ class PostgresControl:
         return made_changes
 
     async def prove(self, changes: Sequence[ParameterChange], conninfo: ConnInfo | None = None) -> tuple[Proof, ...]:
-        """What running and new sessions have after changes, and what wins over them.
+        """Return the values of running and new sessions after changes, and the settings that win over them.
 
         Args:
             changes: In force.
@@ -300,7 +300,7 @@ class PostgresControl:
         return await self._runner.run(lambda session: prove(session, where, changes, self._own))
 
     async def look_again(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """Reads a set in force once more, after a restart; the journal has what it is now."""
+        """Read a set in force once more, after a restart; the journal has what it is now."""
 
         def again(session: OperatorSession) -> tuple[ParameterChange, ...]:
             with Journal(self._journals.holding(session, set_id), self.directory) as journal:
@@ -351,15 +351,15 @@ class PostgresControl:
             await self._runner.run(lambda session: self._claims.withdraw(session, self._experiment))
 
     async def ask(self, act: Callable[[OperatorSession], _T]) -> _T:
-        """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""
+        """Return the result of an act on the operator's session; in a thread, one act at a time, within a deadline."""
         return await self._runner.run(act)
 
     async def lead_to(self, conninfo: ConnInfo) -> None:
-        """Goes on at another place, where a restart has led the same server."""
+        """Go on at another place, where a restart has led the same server."""
         await self._runner.close(conninfo)
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
-        """Changes that the journal holds as made and not reverted, oldest first."""
+        """Return changes that the journal holds as made and not reverted, oldest first."""
         return await self._runner.run(lambda session: in_force_on(session, self._journals.find(session)))
 
     async def any_in_force(self) -> bool:
@@ -370,16 +370,16 @@ class PostgresControl:
         return has_changes or bool(journals.problems or self._held.copies)
 
     async def journal_texts(self) -> tuple[JournalText, ...]:
-        """What the journals say that are, or may be, of this server."""
+        """Return the texts of the journals that are, or may be, of this server."""
         journals = await self._runner.run(self._journals.find)
         return tuple(journal.text for journal in journals.related if journal.kin is not Kin.OTHER)
 
     def journal_of(self, session: OperatorSession) -> ServerName:
-        """What the journal of the server is called to which a session leads."""
+        """Return the name of the journal of a session's server."""
         return self._journals.own(session)
 
     async def aclose(self) -> None:
-        """Reverts pending changes and those that can lose data, and closes the connection; others stay in force."""
+        """Revert pending changes and those that can lose data, and close the connection; others stay in force."""
         await self._held.aclose()
         await self._runner.close()
 
@@ -525,7 +525,7 @@ class PostgresControl:
         return outcome
 
     def _look_again(self, changes: Sequence[ParameterChange]) -> None:
-        """What our operator is shown now is what our own change brought."""
+        """Take note that the operator has seen the values that our own changes brought."""
         at_ms = now_ms()
         for change in changes:
             if change.scope.is_system and change.name in self._seen:
@@ -548,7 +548,7 @@ class PostgresControl:
         self._settle(session)
 
     def _settle(self, session: OperatorSession) -> None:
-        """Finds out whether a set that was begun when the connection was lost is made; a failure leaves it open."""
+        """Find out whether a set that was begun when the connection was lost is made; a failure leaves it open."""
         if not self._begun(self._journals.read(session)):
             return
         with Journal(self._journals.own(session), self.directory) as journal:

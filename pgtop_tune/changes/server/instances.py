@@ -1,4 +1,4 @@
-"""Which server a connection leads to, and which of the journals hold changes of it. Blocking.
+"""The server that a connection leads to, and the journals with changes of it. Blocking.
 
 A system identifier is shared by a primary, its standbys and every copy; a data directory's path by all that were made
 of one image; an endpoint says how one came, not where. So a journal is about one instance, and says in lines of its
@@ -92,7 +92,7 @@ class ServerJournals(Struct, frozen=True):
 
     @property
     def in_force(self) -> tuple[ParameterChange, ...]:
-        """What was surely changed on this server and is in force, oldest first."""
+        """Changes in force that were certainly made on this server, oldest first."""
         own_changes = [
             change for journal in self.related if journal.kin is Kin.SAME for change in journal.text.in_force
         ]
@@ -107,7 +107,7 @@ class ServerJournals(Struct, frozen=True):
 
 
 def server_identity(session: OperatorSession) -> Instance:
-    """The server of a session as it is now, as far as its role may know.
+    """Return the server of a session as it is now, as far as its role may know.
 
     Raises:
         ServerProblem: Its data directory is here and does not answer: a question about its files would never end.
@@ -139,7 +139,7 @@ def find_journals(
     own_key: str = "",
     copies: Iterable[bytes] = (),
 ) -> ServerJournals:
-    """Finds the journals of a session's server.
+    """Find the journals of a session's server.
 
     A journal that cannot be read is none, unless it may be of this cluster; `revert` tells of all. The copy of a set
     counts where no journal that can be read has the set.
@@ -185,7 +185,7 @@ def _key_of(text: JournalText) -> str:
 
 
 def note_instance(session: OperatorSession, journal: Journal) -> None:
-    """Writes down what the server is now, where that is news.
+    """Write down what the server is now, where that is news.
 
     Raises:
         JournalProblem: It could not be written.
@@ -197,7 +197,7 @@ def note_instance(session: OperatorSession, journal: Journal) -> None:
 
 
 def _name(path: Path, text: JournalText) -> ServerName:
-    """That leads to this file, whatever its first line says."""
+    """Return the name that leads to this file, whatever its first line says."""
     if text.server is not None and path_for(text.server.key, path.parent) == path:
         return text.server
     return ServerName(path.stem, text.server.description if text.server is not None else path.stem)
@@ -222,7 +222,7 @@ def _kin(path: Path, text: JournalText, now: Instance, endpoint: str) -> Kin:
 
 
 def _key(now: Instance) -> str:
-    """The same for every role and every way to a postmaster; its journal keeps the name when it is started anew."""
+    """Return a key that is the same for every role and address; the journal keeps it when the server starts anew."""
     return f"{now.system_identifier or 'server'}-{now.started_us:x}"
 
 
@@ -236,7 +236,7 @@ def _started_us(text: JournalText) -> int:
 
 
 def _machine(session: OperatorSession, data_directory: str) -> str:
-    """Host name, and a mark of the file system that the data directory is in."""
+    """Return the host name, and a mark of the file system with the data directory."""
     mounts = {
         _ESCAPED.sub(lambda escape: chr(int(escape[1], 8)), point): f"{root} {system}"
         for root, point, system in _MOUNT.findall(_word(session, _MOUNTS))
@@ -258,7 +258,7 @@ def _word(session: OperatorSession, text: str) -> str:
 
 
 def _row(session: OperatorSession, text: str, *arguments: object) -> dict[str, int | None]:
-    """A row of a question that a server may refuse all the same, for instance by SELinux."""
+    """Return a row of a question that a server may refuse all the same, for instance by SELinux."""
     return (session.try_rows(text, *arguments) or [{}])[0]
 
 
@@ -281,11 +281,11 @@ class OwnJournals:
 
     @property
     def paths(self) -> tuple[Path, ...] | None:
-        """Of them; None before the server has said which one it is."""
+        """Paths of the journals; None before the server has identified itself."""
         return None if self._own is None else self._paths
 
     def own(self, session: OperatorSession) -> ServerName:
-        """The name of the server's own journal."""
+        """Return the name of the server's own journal."""
         if self._own is None:
             journals = self.find(session)
             self._own, self._key = journals.name, journals.name.key
@@ -293,16 +293,16 @@ class OwnJournals:
         return self._own
 
     def find(self, session: OperatorSession) -> ServerJournals:
-        """All that there are, and what each has to do with the server."""
+        """Return all journals, and the relation of each to the server."""
         return find_journals(session, self._describe(), self._directory, self._key, self._held.copies)
 
     def look_into(self, names: Sequence[ServerName]) -> None:
-        """From now on these are looked into, beside the server's own."""
+        """Look into these journals from now on, beside the server's own."""
         keys = dict.fromkeys((self._key, *(name.key for name in names)))
         self._paths = tuple(path_for(key, self._directory) for key in keys)
 
     def holding(self, session: OperatorSession, set_id: str) -> ServerName:
-        """The journal with a set: the server's own, or one that may be of it, whose set was adopted.
+        """Return the journal with a set: the server's own, or one that may be of it, whose set was adopted.
 
         Raises:
             JournalProblem: No journal has it any more, and it is in force.
@@ -315,9 +315,9 @@ class OwnJournals:
         return own_journal if holding is None else holding.name
 
     def read(self, session: OperatorSession) -> JournalText:
-        """The server's own."""
+        """Return the text of the server's own journal."""
         return read(path_for(self.own(session).key, self._directory))
 
     def forget(self) -> None:
-        """The next session may lead to another server."""
+        """Forget the server: the next session may lead to another one."""
         self._own = None

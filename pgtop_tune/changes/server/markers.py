@@ -126,7 +126,7 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kept: bool = False
 
     def remaining_ms(self, clock: ServerMoment) -> int | None:
-        """Milliseconds until the deadline, negative after it; None without one.
+        """Return milliseconds until the deadline, negative after it; None without one.
 
         Counted from boot where that is known: a wall clock that was set is no reason to revert, nor to wait.
         """
@@ -305,7 +305,7 @@ def targets_of(changes: Iterable[ParameterChange | WantedParameter]) -> tuple[Ta
 def _pending(
     session: OperatorSession, text: JournalText, target: Target, without: Collection[str]
 ) -> Sequence[ParameterChange]:
-    """Changes of one parameter that go back by themselves, oldest first: at a deadline, or with their program."""
+    """Return the pending changes of one parameter, oldest first: those with a deadline or bound to their program."""
     name, scope = target
     pending = [
         change

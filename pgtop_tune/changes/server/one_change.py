@@ -207,7 +207,7 @@ ALREADY: Final = "it had its old value already"
 
 
 class SeenValue(Struct, frozen=True):
-    """What an operator was shown of a parameter.
+    """The value of a parameter that an operator was shown.
 
     Attributes:
         displayed: SHOW's text.
@@ -221,7 +221,7 @@ class SeenValue(Struct, frozen=True):
 def intended(
     session: OperatorSession, requested: Sequence[WantedParameter], terms: Terms, losses: Mapping[str, str]
 ) -> tuple[ParameterChange, ...]:
-    """The changes as the journal gets them before they are made, in the order given.
+    """Return the changes as the journal gets them before they are made, in the order given.
 
     Raises:
         ServerProblem: The server does not have one of the parameters, or no statement writes a list.
@@ -282,7 +282,7 @@ def _check_no_password(before: Parameter, request: WantedParameter, stored: str 
 def check_unchanged(
     change: ParameterChange, seen_value: SeenValue | None, journal_changes: Sequence[ParameterChange]
 ) -> None:
-    """Makes sure that a change replaces what the operator saw.
+    """Make sure that a change replaces what the operator saw.
 
     Args:
         change: As intended.
@@ -315,7 +315,7 @@ def check_unchanged(
 
 
 class PutBack(Struct, frozen=True):
-    """What was done to one change.
+    """The outcome of putting back one change.
 
     Attributes:
         wrote: The old value was written.
@@ -331,7 +331,7 @@ class PutBack(Struct, frozen=True):
 
 
 def put_back(session: OperatorSession, journal: Journal, change: ParameterChange, together: Collection[str]) -> PutBack:
-    """Gives a scope back what it had for a parameter, without a reload.
+    """Give a scope back what it had for a parameter, without a reload.
 
     What a crash has hidden is settled by looking at the server. What somebody else has set since is left alone; what
     a later change of the journal has set belongs to that one, which then remembers the value from before this one.
@@ -365,7 +365,7 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
 
 
 def is_ours(change: ParameterChange, now: str | None) -> bool:
-    """Whether what a scope has now is what a change gave it, as the server has written it."""
+    """Return whether the present value of a scope is the one of a change, as the server has written it."""
     if now is None or change.value is None:
         return now == change.value
     # Older versions had an empty list of libraries or directories written as an element without a name.
@@ -374,7 +374,7 @@ def is_ours(change: ParameterChange, now: str | None) -> bool:
 
 
 def objection(change: ParameterChange, after: Parameter, requested_value: str | None) -> str:
-    """Why the value read back is not the one asked for; "" when it is."""
+    """Return why the value read back is not the one asked for; "" when it is."""
     later = _takes_effect_later(change, after, requested_value)
     if later or requested_value is None or not change.scope.is_system:
         return later
@@ -386,7 +386,7 @@ def objection(change: ParameterChange, after: Parameter, requested_value: str | 
 
 
 def difference(change: ParameterChange, after: Parameter) -> str:
-    """Why the value read back after taking a change back is not the one from before it; "" when it is.
+    """Return why the value read back after taking a change back is not the one from before it; "" when it is.
 
     A value that waited for a restart never was in force, and the source of the running one is still what it was
     before: without an entry of ours, whatever else gives the value gives it.
@@ -413,7 +413,7 @@ def _takes_effect_later(change: ParameterChange, after: Parameter, requested_val
 
 
 def _following(lines: list[str], name: str, request: WantedParameter) -> tuple[str, ...]:
-    """Lines after that of a parameter; `lines` is left as it will be after the change."""
+    """Return lines after that of a parameter; `lines` is left as it will be after the change."""
     index = next((at for at, line in enumerate(lines) if line.lower() == name.lower()), None)
     following = () if index is None else tuple(lines[index + 1 :])
     if index is not None:
@@ -426,7 +426,7 @@ def _following(lines: list[str], name: str, request: WantedParameter) -> tuple[s
 def _later(
     journal: Journal, change: ParameterChange, together: Collection[str], now: str | None
 ) -> ParameterChange | None:
-    """The next change of the same parameter that is in force and stays."""
+    """Return the next change of the same parameter that is in force and stays."""
     text = journal.text()
     ids = [recorded.id for recorded in text.changes]
     after = text.changes[ids.index(change.id) + 1 :] if change.id in ids else ()
@@ -438,7 +438,7 @@ def _later(
 
 
 def _in_order_again(session: OperatorSession, change: ParameterChange) -> str:
-    """Brings the lines of postgresql.auto.conf back into the order they had, by setting them to what they say."""
+    """Bring the lines of postgresql.auto.conf back into the order they had, by setting them to what they say."""
     try:
         lines = session.auto_conf()
     except ServerProblem as problem:

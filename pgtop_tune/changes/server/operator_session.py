@@ -114,7 +114,7 @@ class OperatorSession:
         our_sessions: OwnSessions,
         begun: Callable[[OperatorSession], None] = lambda session: None,
     ) -> None:
-        """Connects.
+        """Connect.
 
         Args:
             conninfo: The server.
@@ -195,9 +195,8 @@ class OperatorSession:
         raise problem
 
     def _prepare(self) -> None:
-        """What the owner of a database sets for it keeps nobody from taking a change back: neither time limits, nor
-        transactions that only read, nor another role.
-        """
+        """Lift the settings of the database that would keep us from reverting a change: time limits, nor transactions
+        that only read, nor another role."""
         try:
             # A pooler tells a number of its own, or that of another session.
             [answering] = self._run("SELECT pg_catalog.pg_backend_pid() AS pid").fetchall()
@@ -280,14 +279,14 @@ class OperatorSession:
             timer.cancel()
 
     def answers(self) -> bool:
-        """Whether the connection still leads to the server; a restart cuts it without a word to us."""
+        """Return whether the connection still leads to the server; a restart cuts it without a word to us."""
         try:
             return bool(self._value("SELECT true"))
         except psycopg.OperationalError:
             return False
 
     def parameters(self, names: Sequence[str]) -> tuple[Parameter, ...]:
-        """The named rows of pg_settings that this server has, in the order asked for."""
+        """Return the named rows of pg_settings that this server has, in the order asked for."""
         text = f"SELECT * FROM ({queries.sql('parameters', self.major)}) p WHERE lower(name) = ANY(%s)"
         lower_names = [name.lower() for name in names]
         rows = self.rows(text, lower_names)
@@ -324,7 +323,7 @@ class OperatorSession:
             return None
 
     def parameter(self, name: str) -> Parameter:
-        """One row of pg_settings.
+        """Return one row of pg_settings.
 
         Raises:
             ServerProblem: The server does not have it, or this role may not see it.
@@ -335,7 +334,7 @@ class OperatorSession:
         return parameters[0]
 
     def check_permitted(self) -> None:
-        """Makes sure that a change could be undone and would take effect, before any is made.
+        """Make sure that a change could be undone and would take effect, before any is made.
 
         Raises:
             ServerProblem: This role may not look into the files or not reload; the hint has the GRANTs.
@@ -350,7 +349,7 @@ class OperatorSession:
             )
 
     def check_alter_system(self) -> None:
-        """Makes sure that ALTER SYSTEM is possible at all.
+        """Make sure that ALTER SYSTEM is possible at all.
 
         Raises:
             ServerProblem: allow_alter_system is off (PostgreSQL 17).
@@ -397,7 +396,7 @@ class OperatorSession:
             ) from None
 
     def stored(self, name: str, scope: Scope) -> str | None:
-        """What a scope has for a parameter, None when it has no entry for it.
+        """Return the value that a scope has for a parameter, None where it has no entry.
 
         For the system the line of postgresql.auto.conf, else of pg_db_role_setting.
         """
@@ -407,7 +406,7 @@ class OperatorSession:
         return rows[0]["value"] if rows else None
 
     def alter(self, name: str, value: str | None, scope: Scope = SYSTEM) -> None:
-        """Sets or resets a parameter in its scope; for the system nothing takes effect before `reload`.
+        """Set or resets a parameter in its scope; for the system nothing takes effect before `reload`.
 
         Raises:
             ServerProblem: Refused, in the server's words; the hint names what it would take.
@@ -443,7 +442,7 @@ class OperatorSession:
                 return
 
     def reload(self, names: Sequence[str]) -> tuple[str, tuple[Parameter, ...]]:
-        """pg_reload_conf(), waits until this session has read the files again, and reads parameters in it.
+        """Reload the files, wait until this session has read them again, and read parameters in it.
 
         Behind a pooler in one transaction: the next one may be in a session that has not read the files yet.
 
@@ -457,7 +456,7 @@ class OperatorSession:
             return self._read_again(), self.parameters(names)
 
     def plain_words(self) -> PlainWords:
-        """psycopg's exceptions become ours on the way out."""
+        """Return a context that turns psycopg's exceptions into ours."""
         return PlainWords(self._conninfo)
 
     def try_rows(self, text: str, *arguments: object) -> list[dict[str, Any]] | None:
@@ -486,7 +485,7 @@ class OperatorSession:
         return "; ".join(faults) or f"the server has not read its files again within {_RELOAD_DEADLINE_S:.0f} s"
 
     def abort(self) -> None:
-        """Makes a call that hangs in another thread fail at once."""
+        """Make a call that hangs in another thread fail at once."""
         try:
             with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
@@ -494,7 +493,7 @@ class OperatorSession:
             pass
 
     def close(self) -> None:
-        """Says goodbye."""
+        """Close the session."""
         self._own.pids.discard(self._pid)
         self._connection.close()
 
@@ -551,7 +550,7 @@ class OperatorSession:
 
 
 def allowed(parameter: Parameter) -> str:
-    """What values a parameter takes, as a hint: "from 2 to 2147483647 MB, now 1GB"."""
+    """Return the values that a parameter takes, as a hint: "from 2 to 2147483647 MB, now 1GB"."""
     now = f"now {parameter.shown}" if parameter.shown else "now it is empty"
     if parameter.vartype == "bool":
         return f"on or off, {now}"

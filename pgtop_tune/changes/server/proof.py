@@ -56,7 +56,7 @@ _ADVICE: Final = {
 def prove(
     session: OperatorSession, conninfo: ConnInfo, changes: Sequence[ParameterChange], own_sessions: OwnSessions
 ) -> tuple[Proof, ...]:
-    """What became of changes that were made, in their order.
+    """Return the proof of each change, in their order.
 
     Args:
         session: One that is older than the changes.
@@ -98,7 +98,7 @@ def _proof(session: OperatorSession, fresh: OperatorSession, change: ParameterCh
 def _against(
     fresh: OperatorSession, session: OperatorSession, change: ParameterChange, shown_parameter: Parameter
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What stands against a change, and what to do about it."""
+    """Return the settings that win over a change, and the remedies."""
     overrides: list[str] = []
     advice: list[str] = []
     role, database = fresh.identity
@@ -125,7 +125,7 @@ _SOURCES: Final = {
 
 
 def _narrower(role: str, database: str) -> tuple[Scope, ...]:
-    """Scopes that win over the system for a session, strongest first."""
+    """Return scopes that win over the system for a session, strongest first."""
     return (
         Scope(ScopeKind.ROLE_IN_DATABASE, role, database),
         Scope(ScopeKind.ROLE, role),
@@ -134,7 +134,8 @@ def _narrower(role: str, database: str) -> tuple[Scope, ...]:
 
 
 def _lines(session: OperatorSession, change: ParameterChange) -> list[str]:
-    """What the files say against it: another file that is read later, or a fault that keeps all from being read."""
+    """Return the objections of the files: another file that is read later, or a fault that keeps all of them from being
+    read."""
     objections: list[str] = []
     rows: list[dict[str, Any]] = session.rows(_LINES, change.name)
     for row in rows:
@@ -148,7 +149,7 @@ def _lines(session: OperatorSession, change: ParameterChange) -> list[str]:
 
 
 def _owners(session: OperatorSession) -> list[str]:
-    """Who else manages the configuration."""
+    """Return the programs and services that manage the configuration as well."""
     try:
         row = session.rows(_MANAGED)[0]
     except PgtopError:

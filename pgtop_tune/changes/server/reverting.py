@@ -53,7 +53,7 @@ def try_to_revert(
     copies: Sequence[bytes] = (),
     tell_of_others: Callable[[str], None] | None = None,
 ) -> RevertOutcome:
-    """Takes back what the journals of this server hold as in force, last first; what is refused does not stop the rest.
+    """Take back what the journals of this server hold as in force, last first; what is refused does not stop the rest.
 
     Args:
         conninfo: The server; `instances` finds its journals.
@@ -92,7 +92,7 @@ def try_to_revert(
 def revert_parameters(
     conninfo: ConnInfo, selection: ServerSelection = everything, *, directory: Path | None = None
 ) -> tuple[ParameterChange, ...]:
-    """As `try_to_revert`; what is not in force any more.
+    """Revert as `try_to_revert` does; return the changes that are not in force any more.
 
     Raises:
         ServerProblem: One was refused, and is still in force; the others are reverted.
@@ -103,7 +103,7 @@ def revert_parameters(
 
 
 def in_force_on(session: OperatorSession, journals: ServerJournals) -> tuple[ParameterChange, ...]:
-    """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
+    """Return the changes in force on a server, oldest first; of doubtful ones those whose values the server has."""
     return oldest_first(named_now(session, (*journals.in_force, *_here(session, journals.in_force, journals.doubtful))))
 
 
@@ -116,7 +116,7 @@ def take_back_from(
     adopt: bool = False,
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
 ) -> RevertOutcome:
-    """Takes changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
+    """Take changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
     texts = [journal.text for journal in journals.related if adopt and journal.kin is Kin.OTHER]
     doubtful = [*journals.doubtful, *(change for text in texts for change in text.in_force)]
     foreign = [
@@ -208,7 +208,7 @@ def revert_left(
 
 
 def _left_change(session: OperatorSession, marker: Marker, scope: Scope, messages: Iterable[str]) -> ParameterChange:
-    """The change of another account as a marker tells it."""
+    """Return the change of another account as a marker tells it."""
     parameter = session.parameter(marker.name)
     return ParameterChange(
         id=f"{marker.set_id} {marker.name}",
@@ -239,8 +239,8 @@ def _origin(journal: KnownJournal) -> str:
 def missed_set(
     set_id: str, directory: Path | None, selection: ServerSelection = everything, *, settled: bool = False
 ) -> PgtopError | None:
-    """Why a set that was to be taken back is in force still: its server is another one than the one that answered, or
-    its journal cannot be read.
+    """Return why a set that was to be reverted is still in force: its server is another one than the one that answered,
+    or its journal cannot be read.
 
     Args:
         set_id: The set, or a single change; "" is none.
@@ -270,7 +270,7 @@ def oldest_first(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, .
 def _here(
     session: OperatorSession, certain: Sequence[ParameterChange], doubtful: Sequence[ParameterChange]
 ) -> tuple[ParameterChange, ...]:
-    """The doubtful changes whose values this server has, or would have without later ones."""
+    """Return the doubtful changes whose values this server has, or would have without later ones."""
     if not doubtful:
         return ()
     stored_now: dict[tuple[str, Scope], str | None] = {}
@@ -290,7 +290,7 @@ def _here(
 
 
 def _stored(session: OperatorSession, change: ParameterChange) -> str | None:
-    """What the scope has; _HIDDEN where this role may not look: then nothing is taken for ours."""
+    """Return the value of the scope; _HIDDEN where this role may not look: then nothing counts as ours."""
     try:
         with session.plain_words():
             return session.stored(change.name, change.scope)
@@ -317,7 +317,7 @@ def adopt(
     here: Collection[str],
     to_hold: bool,
 ) -> tuple[PendingSet[ParameterChange], ...]:
-    """Takes over what nobody holds; the journal names the new owner before this returns.
+    """Take over what nobody holds; the journal names the new owner before this returns.
 
     Args:
         session: To the server.

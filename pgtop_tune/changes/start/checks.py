@@ -68,7 +68,7 @@ _MUCH: Final = 0.8
 
 
 class RestartFacts(Struct, frozen=True):
-    """What the checks look at.
+    """The facts for the checks.
 
     Attributes:
         major: Of the server.
@@ -103,7 +103,7 @@ class RestartFacts(Struct, frozen=True):
 
 
 def checks(facts: RestartFacts) -> tuple[RestartCheck, ...]:
-    """All that have something to say, in the order in which they would stop a server."""
+    """Return the checks with a finding, in the order in which they would stop a server."""
     return tuple(check for rule in _RULES if (check := rule(facts)) is not None)
 
 
@@ -119,7 +119,7 @@ def check_possible(checked: Iterable[RestartCheck], apart_from: str = "") -> Non
 
 
 def _files(facts: RestartFacts) -> RestartCheck:
-    """Configuration files and libraries, read by the server's own programs."""
+    """Return configuration files and libraries, read by the server's own programs."""
     refusal = facts.rule_refusal if isinstance(facts.dry, Unavailable) else facts.dry.refusal or facts.rule_refusal
     if refusal:
         return RestartCheck(FILES, RestartVerdict.IMPOSSIBLE, f"the server would not start: {refusal}")
@@ -131,7 +131,7 @@ def _files(facts: RestartFacts) -> RestartCheck:
 
 
 def _libraries(facts: RestartFacts) -> RestartCheck | None:
-    """Before 15 a dry start does not load them, and this role may not know where they are."""
+    """Check the libraries before 15: a dry start does not load them, and this role may not know their directory."""
     looked_for = isinstance(facts.dry, Unavailable) or facts.dry.libraries
     if looked_for or "shared_preload_libraries" not in facts.values.texts:
         return None
@@ -145,7 +145,7 @@ def _libraries(facts: RestartFacts) -> RestartCheck | None:
 
 
 def _reach(facts: RestartFacts) -> RestartCheck | None:
-    """Whether a connection like ours still leads to the server."""
+    """Return whether a connection like ours still leads to the server."""
     values = facts.values
     if not any(name in values.texts for name in WAYS):
         return None
@@ -220,7 +220,7 @@ def _room_bytes(facts: RestartFacts, *, counts_group: bool) -> int | None:
 
 
 def shared_memory_bytes(facts: RestartFacts) -> float | None:
-    """What the server asks for after the restart: computed by itself, else what it has and what is added to it."""
+    """Return the shared memory after the restart: computed by itself, else what it has and what is added to it."""
     if not isinstance(facts.dry, Unavailable) and facts.dry.shared_memory_bytes is not None:
         return facts.dry.shared_memory_bytes
     after, now = _parts_of_memory(facts.values.number), _parts_of_memory(facts.values.number_now)
@@ -270,7 +270,7 @@ def _shared_memory(facts: RestartFacts) -> RestartCheck:
 
 
 def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
-    """What sessions may take if all of them sort at once."""
+    """Check the memory that sessions may take if all of them sort at once."""
     values = facts.values
     numbers = {name: values.number(name) for name in ("max_connections", "shared_buffers", "work_mem")}
     workers, multiplier = values.number("autovacuum_max_workers"), values.number("hash_mem_multiplier")
@@ -303,7 +303,7 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
 
 
 def _standby(facts: RestartFacts) -> RestartCheck | None:
-    """At least what the primary has; a primary raises these after its standbys."""
+    """Check that a standby has at least the values of its primary, which raises them after its standbys."""
     changed = [name for name in AS_ON_PRIMARY if name in facts.values.texts]
     if facts.in_recovery:
         return _as_standby(facts, changed)

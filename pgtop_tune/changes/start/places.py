@@ -39,13 +39,13 @@ _INCLUDE: Final = re.compile(r"^\s*include(_if_exists|_dir)?\b.*", re.MULTILINE 
 
 
 def postmaster_pid(session: OperatorSession) -> int | Unavailable:
-    """The postmaster behind a session, where it is a process of this machine."""
+    """Return the postmaster behind a session, where it is a process of this machine."""
     row = session.rows(sql("own_backend", OLDEST_MAJOR))[0]
     return local_postmaster(row["pid"], row["backend_start_ms"])
 
 
 def find_place(session: OperatorSession) -> ServerPlace:
-    """Where the server of a session is; `why_not` says why its restart is not ours to run."""
+    """Return the place of a session's server; `why_not` says why its restart is not ours to run."""
     of = {parameter.name: parameter.setting for parameter in session.parameters(_READ)}
     data = of.get("data_directory", "")
     pid = postmaster_pid(session)
@@ -208,7 +208,7 @@ def note_place(server_place: ServerPlace, journal: Journal) -> None:
 
 
 def _copied(server_place: ServerPlace, journal: Path) -> str:
-    """The file that holds the copy, "" where the original cannot be read: then nobody could mend it either."""
+    """Return the file that holds the copy, "" where the original cannot be read: then nobody could mend it either."""
     try:
         content = auto_conf.read(server_place.data_directory)
     except ClusterProblem:

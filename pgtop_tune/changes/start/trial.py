@@ -104,12 +104,12 @@ class ServerBeforeRestart(Struct, frozen=True):
 
 
 def started_ms(session: OperatorSession) -> int:
-    """When the server was started, milliseconds since the epoch."""
+    """Return when the server was started, milliseconds since the epoch."""
     return int(session.rows(_STANDING)[0]["started_ms"])
 
 
 def pending(session: OperatorSession, in_force: Sequence[ParameterChange]) -> tuple[PendingParameter, ...]:
-    """What is written and waits for a restart; with our change where the journal has one.
+    """Return the parameters that wait for a restart, each with our change where the journal has one.
 
     Raises:
         ServerProblem: This role may not look into the files; the hint has the GRANTs.
@@ -127,7 +127,7 @@ def pending(session: OperatorSession, in_force: Sequence[ParameterChange]) -> tu
 def server_before_restart(
     session: OperatorSession, in_force: Sequence[ParameterChange], changes: Sequence[WantedParameter]
 ) -> ServerBeforeRestart:
-    """The server as it is now.
+    """Return the server as it is now.
 
     Args:
         session: To it.
@@ -271,7 +271,7 @@ def _memory_bytes(pid: int) -> tuple[int | None, int | None]:
 
 
 def _pool(page_bytes: int) -> HugePages | None:
-    """The pool of a page size, of the kernel's default one for 0."""
+    """Return the pool of a page size, of the kernel's default one for 0."""
     try:
         default = parse_meminfo(0.0, read_once("/proc/meminfo")).huge_pages
     except (OSError, ValueError):
@@ -281,7 +281,7 @@ def _pool(page_bytes: int) -> HugePages | None:
 
 
 def _held(server: ServerBeforeRestart, pool: HugePages | None) -> int:
-    """Huge pages of the running server: its mapping, else what it says it needs, where it cannot do without."""
+    """Return huge pages of the running server: its mapping, else what it says it needs, where it cannot do without."""
     if pool is None:
         return 0
     try:
@@ -296,7 +296,7 @@ def _held(server: ServerBeforeRestart, pool: HugePages | None) -> int:
 
 
 def _primary(server_place: ServerPlace) -> dict[str, int]:
-    """What the primary has, as pg_control of a standby keeps it (pg_controldata)."""
+    """Return the values of the primary, as pg_control of a standby keeps them (pg_controldata)."""
     program = Path(server_place.program).with_name("pg_controldata")
     if not program.is_file():
         return {}
@@ -469,7 +469,7 @@ def _is_taken(change: WantedParameter, current: Mapping[str, Parameter]) -> bool
 
 
 def check_taken(parameter: Parameter, value: str) -> None:
-    """Makes sure that the server may take a value before any start.
+    """Make sure that the server may take a value before any start.
 
     Raises:
         UsageProblem: It would refuse it.

@@ -29,18 +29,19 @@ class ValuesAfter(Struct, frozen=True):
     texts: Mapping[str, str]
 
     def text(self, name: str) -> str | None:
-        """The value after the restart; None for a parameter that the server does not have."""
+        """Return the value after the restart; None for a parameter that the server does not have."""
         if name in self.texts:
             return self.texts[name]
         return self.now[name].shown if name in self.now else None
 
     def number(self, name: str) -> float | None:
-        """The same in bytes where it is a size, else in the parameter's unit; None where it cannot be said."""
+        """Return the value after the restart in bytes, or in the parameter's unit where it is no size; None where
+        unknown."""
         text = self.text(name)
         return None if text is None else self._number(name, text)
 
     def number_now(self, name: str) -> float | None:
-        """The number now, in the same units."""
+        """Return the number now, in the same units."""
         return self._number(name, self.now[name].setting) if name in self.now else None
 
     def _number(self, name: str, text: str) -> float | None:
@@ -56,7 +57,7 @@ class ValuesAfter(Struct, frozen=True):
 def values_after(
     now: Mapping[str, Parameter], pending: Sequence[PendingParameter], requested: Sequence[WantedParameter]
 ) -> ValuesAfter:
-    """What a restart makes of parameters.
+    """Return the values of parameters after a restart.
 
     Args:
         now: As they are, by name.

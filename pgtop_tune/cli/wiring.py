@@ -115,7 +115,7 @@ class LiveParts:
         self._watching.load.load = self.load
         self.parameters = PostgresControl(
             conninfo,
-            own=own,
+            own_sessions=own,
             directory=options.journal_directory,
             rules=Rules(fenced=True, allow_unsafe=options.allow_unsafe, tell=self._tell_of_others),
         )

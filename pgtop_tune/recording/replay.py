@@ -216,7 +216,7 @@ class ReplaySource:
         if not self._has_past(last):
             return None
         first = self._begin_of_past(last)
-        # Without context, a session keeps all of these frames: the older ones, which are large, are thinned as they come.
+        # Without context, a session keeps all of these frames; the older ones, which are large, are thinned.
         past: FrameWindow | list[Frame] = FrameWindow() if self._context_s is None else []
         held_frames: deque[tuple[int, Frame]] = deque()
         for index, frame in self._frames.frames(first):

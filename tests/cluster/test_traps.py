@@ -28,8 +28,8 @@ def place(data: Path) -> ServerPlace:
     return ServerPlace("", str(data), "", log_file=str(data / "log"), program="/bin/echo", uid=os.geteuid())
 
 
-def known(data: Path) -> recovery.Known:
-    return recovery.Known(ServerName("42-aa", "a"), place(data), "18", 0, True)
+def known(data: Path) -> recovery.KnownServer:
+    return recovery.KnownServer(ServerName("42-aa", "a"), place(data), "18", 0, True)
 
 
 def log_pieces(data: Path) -> object:

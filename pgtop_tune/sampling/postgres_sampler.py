@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from math import ceil
 from typing import Final, Protocol, TypeVar
 
@@ -99,9 +99,7 @@ class ServerReader(WaitsReader, Protocol):
 
     async def read(self, section: Section[R]) -> R | Unavailable: ...
 
-    def ask_ahead(self, due: Sequence[Section[Reading]]) -> Sequence[Section[Reading]]: ...
-
-    def forget_ahead(self) -> None: ...
+    def share_statements(self, shared: bool) -> None: ...
 
     async def aclose(self) -> None: ...
 
@@ -348,8 +346,8 @@ class PostgresSampler:
         if not self._looked:
             self._readings.update((section.name, NOT_YET) for section in due if not section.first_look)
             due = [section for section in due if section.first_look]
-        ahead = self._reader.ask_ahead(due)
-        for section in (*ahead, *(section for section in due if section not in ahead)):
+        self._reader.share_statements(True)
+        for section in due:
             now_s = self._clock()
             reading = await self._reader.read(section)
             self._readings[section.name] = reading
@@ -364,7 +362,7 @@ class PostgresSampler:
             if section.of_rows is not None and not isinstance(reading, Unavailable):
                 rows = section.of_rows(reading)
             self._due_s[section.name] = self._resting.due_s(section.name, now_s, self._clock(), every_s, rows)
-        self._reader.forget_ahead()
+        self._reader.share_statements(False)
         self._looked = True
         self._answered_s = self._clock()
         sample = PostgresSample(server=self._facts, waits=await self._waits.since(), tail=self._waits.tail_since())

@@ -7,10 +7,10 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.metrics import host, host_values, sections
+from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics import host_values as values
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric, Reading, rate, share
-from pgtop_tune.metrics.host_values import gauge, same_boot, with_facts
+from pgtop_tune.metrics.host_values import gauge, same_boot, section_rate, stalled, with_facts
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import FileSystem, InterfaceCounters
@@ -59,34 +59,12 @@ def row_rate(
         before = {key(row): pick(row) for row in rows(pair[0].section)}
         numbers: dict[K, float] = {}
         for row in rows(pair[1].section):
-            older, newer = before.get(key(row)), pick(row)
-            if older is None or newer is None:
-                continue
-            per_second = rate(older, newer, pair[0].at_s, pair[1].at_s)
+            per_second = rate(before.get(key(row)), pick(row), pair[0].at_s, pair[1].at_s)
             if per_second is not None:
                 numbers[key(row)] = per_second * scale
         return numbers
 
     return values
-
-
-def section_rate(
-    reach: Callable[[Frame], S | Unavailable], pick: Callable[[S], float | None], scale: float = 1.0
-) -> Callable[[Interval], float | None]:
-    """Make a metric of the increase of a section's counter per second, times the scale."""
-    values = row_rate(reach, lambda section: (section,), lambda section: 0, pick, scale)
-    return lambda interval: values(interval).get(0)
-
-
-def _stalled(pick: Callable[[CgroupSample], float | None]) -> Callable[[Interval], float | None]:
-    """Make a metric of the share of time in which a group was stalled, 0 to 100, from a counter in microseconds."""
-    value = section_rate(sections.cgroup, pick, 1e-4)
-
-    def at_most_all(interval: Interval) -> float | None:
-        percent = value(interval)
-        return None if percent is None else min(percent, 100.0)
-
-    return at_most_all
 
 
 _WINDOW_S: Final = 120.0
@@ -318,15 +296,15 @@ GROUP_THROTTLED_TIME = Metric(
 )  # fmt: skip
 GROUP_IO_SOME = Metric(
     "host.cgroup.io_some", "io", "%", "Share of the time in which at least one task of the group waited for a disk.",
-    "io.pressure some: Δ total / Δt", _stalled(lambda group: group.io_some_us),
+    "io.pressure some: Δ total / Δt", stalled(sections.cgroup, lambda group: group.io_some_us),
 )  # fmt: skip
 GROUP_IO_FULL = Metric(
     "host.cgroup.io_full", "io full", "%", "Share of the time in which tasks of the group waited for a disk and none made progress.",
-    "io.pressure full: Δ total / Δt", _stalled(lambda group: group.io_full_us),
+    "io.pressure full: Δ total / Δt", stalled(sections.cgroup, lambda group: group.io_full_us),
 )  # fmt: skip
 GROUP_MEMORY_SOME = Metric(
     "host.cgroup.memory_some", "mem", "%", "Share of the time in which at least one task of the group waited for memory.",
-    "memory.pressure some: Δ total / Δt", _stalled(lambda group: group.memory_some_us), critical=5.0,
+    "memory.pressure some: Δ total / Δt", stalled(sections.cgroup, lambda group: group.memory_some_us), critical=5.0,
 )  # fmt: skip
 
 NODE_METRICS: Final = (
@@ -390,12 +368,12 @@ PROCESS_RUN_DELAY = Keyed(
     "host.process.run_delay", "delay%", "%",
     "Share of the time this process was ready to run and waited for a CPU. Near its CPU% means that the machine has half the CPUs it needs.",
     "/proc/PID/schedstat: Δ second field (ns) / Δt",
-    host_values.process_io(lambda process: process.run_delay_ms, _PERCENT_OF_MS_PER_S),
+    values.process_io(lambda process: process.run_delay_ms, _PERCENT_OF_MS_PER_S),
 )  # fmt: skip
 
 
 def _busiest_thread(interval: Interval) -> dict[int, float]:
-    pair = host_values.processes_of_one_boot(interval)
+    pair = values.processes_of_one_boot(interval)
     if pair is None or pair[1].facts is None:
         return {}
     older = {thread.tid: thread for thread in pair[0].section.threads}

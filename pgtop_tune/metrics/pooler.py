@@ -110,8 +110,7 @@ class _Change(Struct, frozen=True):
         """Return the increase of a counter per second."""
         if self.older is None:
             return None
-        was, now = getattr(self.older, counter), getattr(self.newer, counter)
-        return None if was is None or now is None else rate(was, now, 0.0, self.seconds)
+        return rate(getattr(self.older, counter), getattr(self.newer, counter), 0.0, self.seconds)
 
     def mean_ms(self, microseconds: str, counter: str) -> float | None:
         """Return the mean time of an event in milliseconds; None without events."""

@@ -142,7 +142,7 @@ class _Struct(Codec):
         self._codecs: dict[str, Codec] = {name: _codec_of_field(hints[name]) for name in self._names}
         self._items = tuple(self._codecs.items())
         self._near = {
-            name: (mark.other, self._names.index(mark.other))
+            name: (mark.field, self._names.index(mark.field))
             for name in self._names
             for mark in _marks(hints[name])
             if isinstance(mark, recorded_as.Near)

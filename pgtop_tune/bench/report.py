@@ -35,10 +35,15 @@ _EPOCH_FROM_S: Final = 1e9
 """No run lasts thirty years; anything above is a moment, not a duration."""
 
 
-def _number(text: str) -> float:
-    """0.0 for nan and inf: pgbench divides by the count of an interval in which nothing ended."""
+def _figure(text: str) -> float | None:
+    """Return None for nan and inf: nothing was processed."""
     value = float(text)
-    return value if math.isfinite(value) else 0.0
+    return value if math.isfinite(value) else None
+
+
+def _number(text: str) -> float:
+    """Return 0.0 for nan and inf: pgbench divides by the count of an interval in which nothing ended."""
+    return _figure(text) or 0.0
 
 
 _MORE: Final[tuple[tuple[re.Pattern[str], str, Callable[[str], float]], ...]] = (
@@ -82,16 +87,10 @@ def parse_progress(line: str, started_epoch_s: float = 0.0) -> BenchProgress | N
     )
 
 
-_FLOAT: Final = r"(-?(?:\d{1,18}(?:\.\d{1,18})?|nan|inf))"
+_FLOAT: Final = f"({_NUMBER})"
 _COUNT: Final = r"(\d{1,18})"
 
 _Rows = tuple[tuple[re.Pattern[str], tuple[tuple[str, Callable[[str], Any]], ...]], ...]
-
-
-def _figure(text: str) -> float | None:
-    """None for nan and inf: nothing was processed."""
-    value = float(text)
-    return value if math.isfinite(value) else None
 
 
 def _rows(*rows: tuple[str, tuple[tuple[str, Callable[[str], Any]], ...]]) -> _Rows:

@@ -24,6 +24,7 @@ from pgtop_tune.compare.figure_rows import (
     checkpoints_alike,
     figure_of,
     in_turn,
+    labelled_runs,
     row_of,
     unfit,
     whole_cycles,
@@ -208,12 +209,7 @@ def _checkpoint_words(counts: Sequence[int], a: Runs, b: Runs, period_s: int | N
 
 
 def _unsteady(a: Runs, b: Runs) -> list[str]:
-    return [
-        f"{side} is not steady: {run.steady_words}"
-        for side, runs in (("A", a), ("B", b))
-        for run in runs
-        if run.steady is False
-    ]
+    return [f"{side} is not steady: {run.steady_words}" for side, run in labelled_runs(a, b) if run.steady is False]
 
 
 def _cold(a: Runs, b: Runs) -> list[str]:
@@ -231,8 +227,7 @@ def _cold(a: Runs, b: Runs) -> list[str]:
 def _partial(a: Runs, b: Runs) -> list[str]:
     return [
         f"{side} was stopped early, after {run.seconds:.0f} s"
-        for side, runs in (("A", a), ("B", b))
-        for run in runs
+        for side, run in labelled_runs(a, b)
         if run.summary.state == "stopped"
     ]
 
@@ -342,28 +337,36 @@ def _bench_run(side: Material, runs: Runs) -> str:
     spec = next((run.spec for run in runs if run.spec is not None), None)
     if spec is None:
         return ""
-    command = ["pgtop-tune", "bench", "run", "--profile", spec.profile, "-c", str(spec.clients)]
-    command += ["-j", str(spec.threads)] if spec.threads else []
-    command += ["-T", str(_seconds(runs))] if spec.transactions is None else ["-t", str(spec.transactions)]
-    command += ["-R", units.number(spec.rate_per_s)] if spec.rate_per_s is not None else []
-    command += ["-L", units.number(spec.latency_limit_ms)] if spec.latency_limit_ms is not None else []
-    command += ["--max-tries", str(spec.max_tries)] if spec.max_tries is not None else []
-    command += ["--continue-on-error"] if spec.continue_on_error else []
-    command += ["-M", spec.protocol] + (["-C"] if spec.connect_per_transaction else [])
+    facts = {fact.name: fact.value for fact in side.facts if fact.group == SERVER}
+    host, _, port = facts.get("endpoint", "").rpartition(":")
+    options: tuple[tuple[str, str | int | None], ...] = (
+        ("--profile", spec.profile),
+        ("-c", spec.clients),
+        ("-j", spec.threads or None),
+        ("-T", _seconds(runs) if spec.transactions is None else None),
+        ("-t", spec.transactions),
+        ("-R", None if spec.rate_per_s is None else units.number(spec.rate_per_s)),
+        ("-L", None if spec.latency_limit_ms is None else units.number(spec.latency_limit_ms)),
+        ("--max-tries", spec.max_tries),
+        ("--continue-on-error", spec.continue_on_error or None),
+        ("-M", spec.protocol),
+        ("-C", spec.connect_per_transaction or None),
+        ("-h", host.strip("[]") or None),
+        ("-p", port or None),
+        ("-U", facts.get("user") or None),
+        ("-d", facts.get("database") or None),
+    )
+    command = ["pgtop-tune", "bench", "run"]
+    for option, value in options:
+        # True is an option without a value.
+        command += [] if value is None else [option] if value is True else [option, str(value)]
     # Cut and cleaned before it is quoted: a quote that is cut off would free what stands behind it.
-    return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in (*command, *_connection(side)))
+    return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in command)
 
 
 def _seconds(runs: Runs) -> int:
     longest = math.ceil(max(run.seconds for run in runs) / 10.0) * 10
     return max(longest, SHORTEST_S if all(run.steady for run in runs) else STEADIER_S)
-
-
-def _connection(side: Material) -> list[str]:
-    facts = {fact.name: fact.value for fact in side.facts if fact.group == SERVER}
-    host, _, port = facts.get("endpoint", "").rpartition(":")
-    options = (("-h", host.strip("[]")), ("-p", port), ("-U", facts.get("user", "")), ("-d", facts.get("database", "")))
-    return [word for option, value in options if value for word in (option, value)]
 
 
 Earlier = Mapping[str, Sequence[Sequence[Mapping[str, float]]]]

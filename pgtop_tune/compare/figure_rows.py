@@ -287,9 +287,14 @@ def why_no_verdict(
     return ""
 
 
+def labelled_runs(a: Runs, b: Runs) -> list[tuple[str, ComparedRun]]:
+    """Return the runs of both sides, each with the name of its side."""
+    return [(side, run) for side, runs in (("A", a), ("B", b)) for run in runs]
+
+
 def unfit(a: Runs, b: Runs) -> str:
     """Return which run must not be compared, and why: not valid, or partial; "" where all may."""
-    reasons = ((side, run.why_no_reference) for side, runs in (("A", a), ("B", b)) for run in runs)
+    reasons = ((side, run.why_no_reference) for side, run in labelled_runs(a, b))
     return next((f"a run of {side} {reason}" for side, reason in reasons if reason), "")
 
 

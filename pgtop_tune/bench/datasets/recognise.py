@@ -88,14 +88,14 @@ class PgbenchFacts(Struct, frozen=True):
 
     schema: str
     scale: int
-    rows: int | None
-    fillfactor: int
-    partitions: int
-    partition_method: str
-    primary_keys: bool
-    foreign_keys: bool
-    unlogged: bool
-    size_bytes: int
+    rows: int | None = 0
+    fillfactor: int = 100
+    partitions: int = 0
+    partition_method: str = ""
+    primary_keys: bool = False
+    foreign_keys: bool = False
+    unlogged: bool = False
+    size_bytes: int = 0
     incomplete: str = ""
     stranger: str = ""
     tables: Mapping[int, str] = {}
@@ -208,14 +208,6 @@ async def recognise_pgbench(sql_session: SqlSession) -> PgbenchFacts | None:
         return PgbenchFacts(
             schema=schema,
             scale=scale,
-            rows=0,
-            fillfactor=100,
-            partitions=0,
-            partition_method="",
-            primary_keys=False,
-            foreign_keys=False,
-            unlogged=False,
-            size_bytes=0,
             incomplete="no pgbench_accounts",
             stranger=stranger,
             tables=tables,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -38,12 +38,12 @@ MOST_LISTED: Final = 40
 ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json")
 
 
-class OverlayDirectory:
-    """Implements `OverlaySource`.
+class OverlaySource:
+    """Earlier recordings and records of runs in a directory. Used in threads.
 
     Args:
         directory: Where recordings are.
-        without: Says which file is being shown or written.
+        without: Returns the file that is being shown or written.
     """
 
     def __init__(self, directory: Path, without: Callable[[], Path | None]) -> None:
@@ -51,7 +51,7 @@ class OverlayDirectory:
         self._without = without
 
     def newest(self) -> Sequence[Path]:
-        """See `OverlaySource.newest`."""
+        """Return files of the directory, newest first."""
         candidates: list[tuple[float, Path]] = []
         shown_file = self._without()
         without = None if shown_file is None else shown_file.resolve()
@@ -64,7 +64,7 @@ class OverlayDirectory:
         return [path for _, path in sorted(candidates, reverse=True)[:MOST_LISTED]]
 
     def check(self, path: Path) -> None:
-        """Looks whether a file can be a baseline, without reading all of it.
+        """Check that a file can be a baseline, without reading all of it.
 
         Raises:
             RecordingProblem: It is neither a recording nor a record of runs, or cannot be read.
@@ -74,7 +74,7 @@ class OverlayDirectory:
         described(path)
 
     def entry(self, path: Path) -> OverlayEntry:
-        """See `OverlaySource.entry`."""
+        """Return a file's entry in the list without reading all of it; never raises a PgtopError."""
         from pgtop_tune.compare.overlay.reading import described
 
         try:
@@ -84,7 +84,11 @@ class OverlayDirectory:
             return OverlayEntry(path, 0, problem=problem.message.removeprefix(f"{path}: "))
 
     def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
-        """See `OverlaySource.read`."""
+        """Yield the baseline repeatedly as far as it is read, complete at last; closing ends the reading.
+
+        Raises:
+            RecordingProblem: It is neither a recording nor a record, or cannot be read.
+        """
         from pgtop_tune.compare.overlay.reading import baseline_of
 
         yield from baseline_of(path, _name(path))
@@ -276,26 +280,6 @@ class OverlayEntry(Struct, frozen=True):
     seconds: float = 0.0
     tps: float | None = None
     problem: str = ""
-
-
-class OverlaySource(Protocol):
-    """Earlier recordings and records of runs. Used in threads."""
-
-    def newest(self) -> Sequence[Path]:
-        """Files where recordings usually are, newest first."""
-        ...
-
-    def entry(self, path: Path) -> OverlayEntry:
-        """Return a file's entry in the list without reading all of it; never raises a PgtopError."""
-        ...
-
-    def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
-        """The baseline as far as it is read, yielded repeatedly, complete at last; closing ends the reading.
-
-        Raises:
-            RecordingProblem: It is neither a recording nor a record, or cannot be read.
-        """
-        ...
 
 
 # How the load under way differs from a baseline's at the same moments since its start. Pure.

@@ -295,6 +295,19 @@ def facts_in_order(facts: Iterable[Fact]) -> tuple[Fact, ...]:
 # Contracts of a comparison: the facts that may vary; every other fact must be equal.
 
 
+class Varied(Struct, frozen=True):
+    """A fact that differs.
+
+    Attributes:
+        shipped: Nobody set it on either side.
+    """
+
+    group: str
+    name: str
+    kind: FactKind
+    shipped: bool
+
+
 class MayVary(Struct, frozen=True):
     """Facts that a contract lets vary.
 
@@ -311,13 +324,13 @@ class MayVary(Struct, frozen=True):
     kinds: frozenset[FactKind] = frozenset({FactKind.SETTING, FactKind.CONDITION})
     shipped_only: bool = False
 
-    def covers(self, group: str, name: str, kind: FactKind, shipped: bool) -> bool:
+    def covers(self, fact: Varied) -> bool:
         return (
-            group == self.group
-            and kind in self.kinds
-            and (shipped or not self.shipped_only)
-            and any(fnmatchcase(name, pattern) for pattern in self.names)
-            and not any(fnmatchcase(name, pattern) for pattern in self.but)
+            fact.group == self.group
+            and fact.kind in self.kinds
+            and (fact.shipped or not self.shipped_only)
+            and any(fnmatchcase(fact.name, pattern) for pattern in self.names)
+            and not any(fnmatchcase(fact.name, pattern) for pattern in self.but)
         )
 
 
@@ -356,37 +369,14 @@ CONTRACTS: Final = {
 """The narrowest of two that let the same fact vary comes first."""
 
 
-def may_vary(contract: Contract, group: str, name: str, kind: FactKind, shipped: bool) -> bool:
-    """Return whether a fact may differ; names and times always may.
-
-    Args:
-        shipped: Nobody set it on either side.
-    """
-    return kind is FactKind.IDENTITY or any(row.covers(group, name, kind, shipped) for row in CONTRACTS[contract].rows)
-
-
-class Varied(Struct, frozen=True):
-    """A fact that differs, as `may_vary` asks for it."""
-
-    group: str
-    name: str
-    kind: FactKind
-    shipped: bool
+def may_vary(contract: Contract, fact: Varied) -> bool:
+    """Return whether a fact may differ; names and times always may."""
+    return fact.kind is FactKind.IDENTITY or any(row.covers(fact) for row in CONTRACTS[contract].rows)
 
 
 def fitting(differences: Sequence[Varied]) -> Contract | None:
-    """The contract that lets all of these vary; None where no single one does."""
-    return next(
-        (
-            contract
-            for contract in CONTRACTS
-            if all(
-                may_vary(contract, difference.group, difference.name, difference.kind, difference.shipped)
-                for difference in differences
-            )
-        ),
-        None,
-    )
+    """Return the contract that lets all of these vary; None where no single one does."""
+    return next((contract for contract in CONTRACTS if all(may_vary(contract, fact) for fact in differences)), None)
 
 
 AS_SHIPPED: Final = "as shipped"
@@ -489,8 +479,9 @@ def fingerprints(
             meant = meant or either.kind is FactKind.SETTING
         else:
             shipped = all(fact is None or fact.shipped for fact in (fact_a, fact_b))
-            varied += [] if meant else [Varied(either.group, either.name, either.kind, shipped)]
-            meant = meant or may_vary(contract, either.group, either.name, either.kind, shipped)
+            fact = Varied(group=either.group, name=either.name, kind=either.kind, shipped=shipped)
+            varied += [] if meant else [fact]
+            meant = meant or may_vary(contract, fact)
         differences.append(
             FactDifference(
                 group=either.group,

@@ -398,7 +398,9 @@ def effect_of_whole(overall: tuple[float, float], a: Sequence[float], b: Sequenc
     ratio = overall[1] / overall[0]
     if min(len(a), len(b)) < FEWEST or min(fmean(a), fmean(b)) <= 0:
         return Effect(ratio - 1.0, None, None, len(a), len(b), length, None)
-    return _of_blocks(ratio, a, b, length)
+    variances = variance(a) / len(a) / fmean(a) ** 2 + variance(b) / len(b) / fmean(b) ** 2
+    counts = len(a), len(b)
+    return _effect(math.log(ratio), math.sqrt(_STILL_ALIKE * variances), counts, length, ratio=True)
 
 
 def share_effect(a: Sequence[float], b: Sequence[float], total: float) -> Effect | None:
@@ -415,7 +417,7 @@ def share_effect(a: Sequence[float], b: Sequence[float], total: float) -> Effect
     if min(counts) < FEWEST:
         return Effect(difference, None, None, *counts, 1, None)
     error = math.sqrt(_STILL_ALIKE * (variance(a) / len(a) + variance(b) / len(b))) / total
-    return _effect(difference, error, min(counts) - 1, counts, 1, ratio=False)
+    return _effect(difference, error, counts, 1, ratio=False)
 
 
 def on_scale(values: Sequence[float], points: float | None) -> list[float]:
@@ -423,14 +425,9 @@ def on_scale(values: Sequence[float], points: float | None) -> list[float]:
     return [math.log(value) if points is None else value / points for value in values]
 
 
-def _of_blocks(ratio: float, a: Sequence[float], b: Sequence[float], length: int) -> Effect:
-    variances = variance(a) / len(a) / fmean(a) ** 2 + variance(b) / len(b) / fmean(b) ** 2
-    counts = len(a), len(b)
-    return _effect(math.log(ratio), math.sqrt(_STILL_ALIKE * variances), min(counts) - 1, counts, length, ratio=True)
-
-
-def _effect(change: float, error: float, degrees: int, counts: tuple[int, int], block_s: int, *, ratio: bool) -> Effect:
+def _effect(change: float, error: float, counts: tuple[int, int], block_s: int, *, ratio: bool) -> Effect:
     """An effect with its interval, of a change of logarithms (a ratio) or of shares."""
+    degrees = min(counts) - 1
     t, decided = t_quantile(_SHOWN, degrees), t_quantile(_DECIDED, degrees)
 
     def told(size: float) -> float:

@@ -56,7 +56,7 @@ class Pgbench(Struct, frozen=True):
 
 
 def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgbench:
-    """The pgbench to use.
+    """Return the pgbench to use.
 
     Args:
         explicit: A binary, or the directory it is in; nothing else is tried then.
@@ -76,7 +76,7 @@ def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgb
         return newest_usable([probe(path)], over_tls=over_tls)
     candidates: list[Pgbench] = []
     refusals: list[str] = []
-    for path in _candidates():
+    for path in installed_binaries():
         try:
             candidates.append(probe(path))
         except LoadProblem as problem:
@@ -89,7 +89,7 @@ def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgb
 def newest_usable(
     candidates: Sequence[Pgbench], *, over_tls: bool, without_tls: Callable[[Pgbench], bool] | None = None
 ) -> Pgbench:
-    """The newest of them that will do; of equals the first.
+    """Return the newest of them that will do; of equals the first.
 
     Args:
         candidates: At least one.
@@ -112,7 +112,7 @@ def newest_usable(
 
 
 def probe(path: Path) -> Pgbench:
-    """Asks a binary for its version; takes some ten milliseconds.
+    """Ask a binary for its version; takes some ten milliseconds.
 
     Raises:
         LoadProblem: It does not start, or is no pgbench, or we are root and other accounts can write it.
@@ -141,7 +141,7 @@ def _lacks_tls(pgbench: Pgbench) -> bool:
 
 
 def parse_version(text: str) -> tuple[int, str] | None:
-    """Number and text of what `pgbench --version` prints; None when it is something else."""
+    """Return the number and text of what `pgbench --version` prints; None when it is something else."""
     printed = printed_version("pgbench", text)
     return None if printed is None else (printed.version_num, one_line(printed.text, 100))
 
@@ -171,7 +171,7 @@ def _recent_enough(pgbench: Pgbench) -> Pgbench:
     return pgbench
 
 
-def _candidates() -> list[Path]:
+def installed_binaries() -> list[Path]:
     """Return the binaries of all places, each once. PATH comes after the packages: Debian has a slow wrapper there."""
     on_path = shutil.which("pgbench")
     # find_spec does not import the package, which would unpack and start things of its own.

@@ -57,7 +57,7 @@ _MORE: Final[tuple[tuple[re.Pattern[str], str, Callable[[str], float]], ...]] = 
 
 
 def parse_progress(line: str, started_epoch_s: float = 0.0) -> BenchProgress | None:
-    """One line of pgbench's stderr.
+    """Parse a line of pgbench's stderr.
 
     Args:
         started_epoch_s: When the run began; subtracted where the line has a moment instead of a duration.
@@ -160,7 +160,7 @@ class _ReportSection(Struct):
     statements: list[StatementReport] = field(default_factory=list)
 
     def read(self, line: str, rows: _Rows) -> None:
-        """The first figure of a kind counts."""
+        """Read a line; the first figure of a kind counts."""
         for pattern, fields in rows:
             match = pattern.match(line)
             if match is None:
@@ -184,7 +184,7 @@ class _ReportSection(Struct):
 
 
 def parse_report(stdout: str) -> BenchReport | None:
-    """Reads the report; None when there is none in it (the run never began).
+    """Read the report; None when there is none in it (the run never began).
 
     What is printed as nan or inf (nothing was processed) is None.
     """

@@ -44,7 +44,7 @@ async def _locked(sql_session: SqlSession) -> bool:
 async def make_bus(
     open_sql_session: OpenSqlSession, plan: BusPlan, *, anew: bool, jobs: int, tell: Tell
 ) -> Initialised:
-    """Makes the tables, or what is missing of them.
+    """Make the tables, or the missing part of them.
 
     When the task is cancelled, nothing runs on the server any more when it returns; the parts that were done stay.
 
@@ -133,7 +133,7 @@ class _Making:
         self._seconds.append((name, time.monotonic() - started_s))
 
     async def _run(self, file: str, done: str = "") -> None:
-        """The statements of a file and the note that they are done, in one transaction."""
+        """Run the statements of a file and note that they are done, in one transaction."""
         note = _noted(done) if done else ""
         await self._sql_session.execute(statements(file, self._plan) + note)
 

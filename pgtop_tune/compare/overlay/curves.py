@@ -111,14 +111,14 @@ class Curve:
         self._values = array("d")
 
     def add(self, at_s: float, value: float) -> None:
-        """The next value; one that is not later than the one before, or too many, is left out."""
+        """Add a value; one that is not later than the one before, or too many, is left out."""
         if len(self._at_s) < MOST_POINTS and (not self._at_s or at_s > self._at_s[-1]):
             # Read in another thread meanwhile: a moment is there only once its value is.
             self._values.append(value)
             self._at_s.append(at_s)
 
     def between(self, since_s: float, until_s: float) -> Iterator[tuple[float, float]]:
-        """(seconds since the start of the load, value) in a part of it."""
+        """Return (seconds since the start of the load, value) in a part of the curve."""
         first, end = bisect_left(self._at_s, since_s), bisect_left(self._at_s, until_s)
         return zip(self._at_s[first:end], self._values[first:end], strict=True)
 
@@ -169,7 +169,7 @@ class OverlayCurves(Struct, frozen=True):
     runs: tuple[OverlayRun, ...]
 
     def of(self, run: BenchRun | None) -> OverlayRun | None:
-        """The run to stand under that one: the same step, or as many clients; one load alone stands under any.
+        """Return the run to stand under that one: the same step, or as many clients; one load alone stands under any.
 
         Without a load now only what had none either is comparable.
         """
@@ -213,7 +213,7 @@ class Overlay:
         self._starts: dict[int, tuple[float, BenchRun]] = {}
 
     def follow(self, frame: Frame | None) -> None:
-        """Takes note of the load in the frame that is shown."""
+        """Take note of the load in the frame that is shown."""
         if frame is None:
             return
         run = run_of(frame)
@@ -232,7 +232,7 @@ class Overlay:
         return PlacedRun(baseline_run, 0.0 if run is None else started_s(run, frame), run is not None)
 
     def points(self, curve: str, since_s: float, until_s: float) -> list[SeriesPoint]:
-        """A curve of everything that stands in a part of the session's time; a gap where one run ends.
+        """Return a curve of everything that stands in a part of the session's time; a gap where one run ends.
 
         Args:
             curve: "tps" or "p99_ms".
@@ -326,7 +326,7 @@ class OverlayWatch:
 
 
 def against_baseline(session: Session, overlay: Overlay) -> tuple[Against | None, Against | None]:
-    """Throughput, and p99 of seconds; None where both have fewer than five seconds in common."""
+    """Return throughput, and p99 of seconds; None where both have fewer than five seconds in common."""
     now = session.now
     placed = overlay.now(now)
     if now is None or placed is None:
@@ -347,7 +347,7 @@ def against_baseline(session: Session, overlay: Overlay) -> tuple[Against | None
 
 
 def _against(live_values: dict[float, float], curve: Curve, placed: PlacedRun) -> Against | None:
-    """Second by second since the start: a second that one of them does not have is left out of both."""
+    """Compare second by second since the start; a second that one lacks is left out of both."""
     live_by_second = {round(at_s - placed.start_s): value for at_s, value in live_values.items()}
     if not live_by_second:
         return None
@@ -381,7 +381,6 @@ class _SessionCurve(Curve):
         self._between = between
 
     def between(self, since_s: float, until_s: float) -> Iterator[tuple[float, float]]:
-        """See `Curve.between`."""
         return iter(self._between(since_s, until_s))
 
 
@@ -400,18 +399,16 @@ class AgoOverlay(Overlay):
         self._loaded = False
 
     def follow(self, frame: Frame | None) -> None:
-        """See `Overlay.follow`."""
         self._loaded = run_of(frame) is not None
 
     def now(self, frame: Frame | None) -> PlacedRun | None:
-        """See `Overlay.now`."""
         return None if frame is None else PlacedRun(self.baseline.runs[0], self._ago_s, run_of(frame) is not None)
 
     def _placed(self) -> Sequence[PlacedRun]:
         return (PlacedRun(self.baseline.runs[0], self._ago_s, self._loaded),)
 
     def _tps(self, since_s: float, until_s: float) -> Sequence[tuple[float, float]]:
-        """The client's, as the chart above; the server's where there was no load."""
+        """Return the client's, as the chart above; the server's where there was no load."""
         history = self._session.history
         kept = [point for point in history.series(CLIENT_TPS, since_s, until_s) if point.value is not None]
         points = kept or history.series(TPS, since_s, until_s)
@@ -430,11 +427,10 @@ class ClockOverlay(Overlay):
     _shown: Frame | None = None
 
     def follow(self, frame: Frame | None) -> None:
-        """See `Overlay.follow`."""
         self._shown = frame or self._shown
 
     def now(self, frame: Frame | None) -> PlacedRun | None:
-        """The run that ran at this time of day; None where none did."""
+        """Return the run that ran at this time of day; None where none did."""
         if frame is None:
             return None
         self._shown = frame

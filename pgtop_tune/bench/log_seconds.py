@@ -228,12 +228,11 @@ def odd_part(second: int, script: int, latencies: list[int], lags: list[int]) ->
     )
 
 
-# The slow lines of a chunk of pgbench's transaction log, without decoding the others.
+# The slow lines of a chunk of the log, without decoding the others.
 #
-# Above some ten thousand lines a second most of them are only counted: one search, a third of the cost of decoding,
-# brings those with a latency beyond a threshold. So the slowest transactions and the maximum are complete; how the
-# others
-# spread is known from the chunks that are decoded (`bench.log_seconds`).
+# Above some ten thousand lines a second most of them are only counted: one search, at a third of the cost of decoding,
+# finds those with a latency beyond a threshold. So the slowest transactions and the maximum are complete; the spread
+# of the others is known from the chunks that are decoded.
 
 _MOST_BEYOND: Final = 0.1
 _FEWEST_BEYOND: Final = 0.02

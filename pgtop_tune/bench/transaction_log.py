@@ -234,7 +234,7 @@ class TransactionLog:
                 try:
                     self._files[path.name] = _File(GrowingFile(path), self._started_s)
                 except FileNotFoundError:
-                    # The guard removes the directory when it is told to stop.
+                    # The guard removes the directory when it has to stop.
                     return
 
     def _read_files(self, now_s: float, most_bytes: float) -> bool:

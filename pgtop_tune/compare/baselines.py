@@ -46,8 +46,7 @@ from pgtop_tune.model.run_result import RunVerdict
 # Where a row of measurements changed its level: for the same measurement repeated over weeks.
 #
 # Binary segmentation with Student's t, as Hunter and its successor Otava have it (Fleming et al., "Hunter: Using
-# Change
-# Point Detection to Hunt for Performance Regressions", ICPE 2023), on logarithms:
+# Change Point Detection to Hunt for Performance Regressions", ICPE 2023), on logarithms:
 #
 # 1. Of all places that leave at least four runs on both sides, the one whose two sides differ most: the largest
 #    |mean right − mean left| / (s · √(1/n + 1/m)), s² pooled over both sides, n + m − 2 degrees of freedom.

@@ -114,8 +114,7 @@ def fingerprint_of(surroundings: Iterable[Fact], key: LoadKey, scripts: Sequence
 #
 # A group is two or more runs that were made alike; of each figure it has the squares about the group's mean and their
 # degrees of freedom, on logarithms. The newest groups count, up to 16 degrees of freedom: a machine changes. A file
-# that
-# cannot be read is not obeyed: whoever reads does without, and the next writing moves it aside.
+# that cannot be read is ignored, and the next writing moves it aside.
 
 FORMAT: Final = "pgtop-tune-noise/1"
 FIGURES: Final = ("tps", "p50", "p99")

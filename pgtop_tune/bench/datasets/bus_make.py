@@ -166,7 +166,7 @@ class _Making:
                 for _ in range(jobs - 1):
                     group.create_task(self._beside(fill))
         except ExceptionGroup as problems:
-            # Every job fails of the same cause, a full disk or a server that is gone: one of them is told.
+            # Every job fails for the same reason, a full disk or a server that is gone: one is reported.
             raise problems.exceptions[0] from None
         await self._sql_session.execute(
             "SELECT setval(pg_get_serial_sequence('bus.tickets', 'ticket_id'), max(tickets)) FROM bus.dataset;"

@@ -323,7 +323,7 @@ def budget_of(
     """
     window_s = window_s if folded_s is None else _OVER_THE_END * folded_s
     if folded_s is not None and len(interval.recent(sections.activity, window_s)) < 2:
-        # Sessions were not read at both ends, and CPU time is told from theirs.
+        # Sessions were not read at both ends, and CPU time is computed from theirs.
         return None
     latency = latency_budget(interval, window_s)
     if latency is None or latency.measured is not loaded:

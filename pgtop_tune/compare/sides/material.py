@@ -157,8 +157,7 @@ def blocks(count: int, length: int) -> Iterator[slice]:
 # Counters of statements over a stretch of frames, look by look: calls and time of each between two readings.
 #
 # A look has the section's own clock: it is what was counted between two readings of pg_stat_statements. A reset
-# between
-# them, and an entry that was made anew, leave no look.
+# between them, and an entry that was made anew, leave no look.
 
 MOST_LOOKS: Final = 480
 """Kept one by one: of a longer stretch neighbours are put together."""
@@ -272,7 +271,7 @@ class StatementsSeen:
         return sum(seconds for began_s, seconds in self._times if began_s >= warm_up_s)
 
     def all_ms(self, warm_up_s: float = 0.0) -> float | None:
-        """Return the execution time of all statements in these looks but our own; None where the server did not tell."""
+        """Return the execution time of all statements in these looks but our own; None where that is unknown."""
         if len(self._totals) < 2 or self._totals[0].stats_reset_ms != self._totals[1].stats_reset_ms:
             return None
         first, last = self._totals

@@ -112,8 +112,7 @@ def t_quantile(probability: float, degrees: float) -> float:
 #
 # on the logarithms of the runs' figures; w² is the variance that a run's figure has from its own seconds. Without any
 # history runs are assumed to differ by 2 % (standard deviation). The interval has 98 %: runs are added until
-# something
-# shows, and 95 % would be wrong in one of eight.
+# something shows, and 95 % would be wrong in one of eight.
 #
 # That assumption is one about throughput and mean latency. Of other figures (percentiles, waits) nothing is known
 # beforehand: Student's interval of the runs themselves stands where it is wider, and one run a side decides nothing.
@@ -235,9 +234,8 @@ def runs_needed(effect: Effect, noise: RunNoise) -> int | None:
 
 # Seconds to blocks: neighbouring seconds resemble each other, so that the mean of a block is the smallest sample.
 #
-# The length of a block comes from the series itself: three times its integrated autocorrelation time, with the
-# window of
-# Sokal ("Monte Carlo Methods in Statistical Mechanics", 1997), or whole periods of what is known to recur
+# The length of a block comes from the series itself: three times its integrated autocorrelation time, with the window
+# of Sokal ("Monte Carlo Methods in Statistical Mechanics", 1997), or whole periods of what is known to recur
 # (checkpoints), whichever is longer. What correlation is left between blocks so short, the effect allows for.
 
 FEWEST: Final = 4

@@ -13,10 +13,10 @@ import pytest
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.server.reverting import revert_parameters
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.changes.server.test_control import ROOT, auto_conf, settings
+from tests.support.undoing import revert_parameters
 
 CRASHING = """
     import asyncio, os, signal, sys

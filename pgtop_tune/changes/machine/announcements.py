@@ -26,7 +26,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.changes.model.pending_set import GRACE_S
-from pgtop_tune.process.process_key import ProcessKey, boot_id, own_key
+from pgtop_tune.process.process_key import ProcessKey, boot_clock_s, boot_id, own_key
 
 DIRECTORY: Final = "run/pgtop-tune"
 _PATIENCE_S: Final = 10.0
@@ -64,7 +64,7 @@ class PendingAnnouncement(Struct, frozen=True, kw_only=True):
     def remaining_s(self) -> float:
         """Seconds until the deadline, whatever was done to the clock meanwhile."""
         if self.boot_id and self.boot_id == boot_id():
-            return self.until_boot_s - time.clock_gettime(time.CLOCK_BOOTTIME)
+            return self.until_boot_s - boot_clock_s()
         return self.until_ms / 1000 - time.time()
 
     @property
@@ -245,7 +245,7 @@ def _in_force(change: HostChange, live: dict[str, str]) -> bool:
 
 def _announcement(set_id: str, by: str, changes: tuple[HostChange, ...], until_ms: int) -> PendingAnnouncement:
     boot = boot_id()
-    until_boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) + until_ms / 1000 - time.time() if boot else 0.0
+    until_boot_s = boot_clock_s() + until_ms / 1000 - time.time() if boot else 0.0
     return PendingAnnouncement(
         set_id=set_id,
         by=by,

@@ -82,12 +82,12 @@ def _tee(text: str, path: str, options: str) -> str:
 # than
 # are in use lets go of the free ones; those in use go when the last process has let go of them, "surplus" until then.
 
-_SETTING: Final = re.compile(r"hugepages-(\d+)kB/nr_hugepages")
+_POOL: Final = re.compile(r"hugepages-(\d+)kB/nr_hugepages")
 
 
 def pool_of(name: str, root: Path) -> HugePages | None:
     """Return the pool a setting is about, as it is now; None for other settings and where it cannot be read."""
-    match = _SETTING.fullmatch(name)
+    match = _POOL.fullmatch(name)
     page_bytes = int(match[1]) * 1024 if match else default_page_bytes(root) if name == "vm.nr_hugepages" else None
     if not page_bytes:
         return None
@@ -162,7 +162,6 @@ def check_room_to_fork(root: Path, name: str, value: str) -> None:
     )
 
 
-_POOL: Final = re.compile(r"hugepages-\d+kB/nr_hugepages")
 _DEVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._!/-]*")
 
 

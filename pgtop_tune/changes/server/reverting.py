@@ -89,19 +89,6 @@ def try_to_revert(
         session.close()
 
 
-def revert_parameters(
-    conninfo: ConnInfo, selection: ServerSelection = everything, *, directory: Path | None = None
-) -> tuple[ParameterChange, ...]:
-    """Revert as `try_to_revert` does; return the changes that are not in force any more.
-
-    Raises:
-        ServerProblem: One was refused, and is still in force; the others are reverted.
-    """
-    outcome = try_to_revert(conninfo, selection, directory=directory)
-    outcome.check_none_refused()
-    return outcome.settled
-
-
 def in_force_on(session: OperatorSession, journals: ServerJournals) -> tuple[ParameterChange, ...]:
     """Return the changes in force on a server, oldest first; of doubtful ones those whose values the server has."""
     return oldest_first(named_now(session, (*journals.in_force, *_here(session, journals.in_force, journals.doubtful))))

@@ -24,8 +24,14 @@ from pgtop_tune.changes.model.change import (
     WantedSetting,
     joined_notes,
 )
-from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled
-from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
+from pgtop_tune.changes.model.change_set import (
+    Change,
+    ChangeSet,
+    LostBetweenHalves,
+    RestartOutcome,
+    RestartState,
+    Settled,
+)
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
 from pgtop_tune.changes.selection import around_server, goes_before_server
 from pgtop_tune.changes.watchdogs import RESTART_S

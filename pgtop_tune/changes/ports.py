@@ -15,7 +15,7 @@ from pgtop_tune.changes.model.change import SYSTEM, HostChange, ParameterChange,
 if TYPE_CHECKING:
     from pgtop_tune.base.errors import JournalProblem
     from pgtop_tune.changes.model.change import Proof, Terms, WantedParameter, WantedSetting
-    from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan
+    from pgtop_tune.changes.model.change_set import RestartOutcome, RestartPlan
     from pgtop_tune.host.block_devices import Disk
     from pgtop_tune.host.machine_setup import MachineFacts
     from pgtop_tune.model.absence import Unavailable

@@ -1,8 +1,5 @@
-"""A change of a parameter: request, scope and result.
-
-Whether a change of a parameter is in force, and for whom: what the server shows after it.
-
-A change of a setting of the operating system: what is asked, and what came of it.
+"""Changes of parameters and of settings of the operating system: request, scope, state, and the proof that a parameter
+is in force.
 """
 
 from __future__ import annotations

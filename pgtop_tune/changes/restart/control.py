@@ -15,13 +15,14 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
-from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState
+from pgtop_tune.changes.model.change_set import PendingParameter, RestartOutcome, RestartPlan, RestartState
 from pgtop_tune.changes.ports import no_progress
 from pgtop_tune.changes.restart.offline import explaining, restore, restore_copy, values
 from pgtop_tune.changes.restart.returning import Return, ServerBefore, Waiting, runs
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.instances import server_identity
 from pgtop_tune.changes.start.checks import WAYS, check_possible, checks
+from pgtop_tune.changes.start.next_start import AT_START, values_after
 from pgtop_tune.changes.start.places import find_place, language_of, note_place
 from pgtop_tune.changes.start.trial import (
     ServerBeforeRestart,
@@ -29,7 +30,6 @@ from pgtop_tune.changes.start.trial import (
     restart_facts,
     server_before_restart,
 )
-from pgtop_tune.changes.start.values import AT_START, values_after
 from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.changes.watchdogs import ENDED, RESTART_S
 from pgtop_tune.cluster.postmaster import PATRONI

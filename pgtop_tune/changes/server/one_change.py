@@ -23,7 +23,7 @@ from pgtop_tune.changes.model.change import (
     joined_notes,
 )
 from pgtop_tune.changes.model.pending_set import NO_DEADLINE, deadline_in, now_ms
-from pgtop_tune.changes.start.values import AT_START
+from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.changes.statements import (
     check_list,
     is_same_value,

@@ -14,8 +14,8 @@ from msgspec import Struct
 from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.base.units import GB, about
 from pgtop_tune.changes.model.change import joined_notes
-from pgtop_tune.changes.model.restart import RestartCheck, RestartVerdict
-from pgtop_tune.changes.start.values import ValuesAfter
+from pgtop_tune.changes.model.change_set import RestartCheck, RestartVerdict
+from pgtop_tune.changes.start.next_start import ValuesAfter
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.cluster.dry_start import DryStart
 from pgtop_tune.metrics.memory_rule import MemoryUse, work_mem_ceiling_bytes

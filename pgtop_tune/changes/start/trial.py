@@ -14,13 +14,12 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
-from pgtop_tune.changes.model.restart import PendingParameter
+from pgtop_tune.changes.model.change_set import PendingParameter
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY, FILES, NEEDED, RestartFacts, check_possible, checks
 from pgtop_tune.changes.start.machine_looks import at_place
-from pgtop_tune.changes.start.next_start import PASSPHRASE, TLS_FILES, NextStart, next_start
+from pgtop_tune.changes.start.next_start import PASSPHRASE, TLS_FILES, NextStart, next_start, values_after
 from pgtop_tune.changes.start.places import check_directory, find_place, postmaster_pid, told_by_pg_config
 from pgtop_tune.changes.start.rules import PARAMETERS, refusal_by_rules, start_refusal
-from pgtop_tune.changes.start.values import values_after
 from pgtop_tune.changes.statements import as_written, elements
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start, missing

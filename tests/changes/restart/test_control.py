@@ -21,9 +21,8 @@ from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
-from pgtop_tune.changes.model.change_set import ChangeSet
+from pgtop_tune.changes.model.change_set import ChangeSet, RestartState, RestartVerdict
 from pgtop_tune.changes.model.pending_set import now_ms
-from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.recovery import Policy, recover
 from pgtop_tune.changes.selection import everything

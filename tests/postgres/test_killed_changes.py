@@ -70,11 +70,11 @@ REVERTING = """
     import sys
     from pathlib import Path
     from pgtop_tune.postgres.server.conninfo import resolve
-    from pgtop_tune.changes.server.reverting import revert
+    from pgtop_tune.changes.server.reverting import try_to_revert
 
     host, port, directory = sys.argv[1:]
     where = resolve("postgres", host=host, port=port, user="postgres")
-    for change in revert(where, directory=Path(directory)):
+    for change in try_to_revert(where, directory=Path(directory)).settled:
         print(change.name, change.state, change.shown_after)
 """
 

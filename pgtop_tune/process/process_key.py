@@ -89,7 +89,7 @@ def boot_id() -> str:
 
 
 def boot_clock_s() -> float:
-    """Return the seconds since the machine was started, time asleep included: a clock that nobody sets."""
+    """Return the seconds since the machine was started, time asleep included: a clock that cannot be set."""
     return time.clock_gettime(_CLOCK)
 
 

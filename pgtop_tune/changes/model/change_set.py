@@ -29,7 +29,7 @@ class RevertOutcome(Struct, frozen=True):
     """The outcome of reverting changes, last change first.
 
     Attributes:
-        settled: What is not in force any more, in the order it was looked at.
+        settled: Changes that are not in force any more, in the order of the revert.
         written: Ids of those whose old value was written.
         elsewhere: Made on another server of the same cluster, as far as can be told; still in force.
         refused: Still in force.
@@ -45,12 +45,12 @@ class RevertOutcome(Struct, frozen=True):
 
     @property
     def reverted(self) -> tuple[ParameterChange, ...]:
-        """The scope has been given its old value back."""
+        """Changes whose scope has its old value again, which was written."""
         return tuple(change for change in self.settled if change.id in self.written)
 
     @property
     def already(self) -> tuple[ParameterChange, ...]:
-        """The scope had its old value by then; nothing was written."""
+        """Changes whose scope had its old value already; nothing was written."""
         return tuple(
             change
             for change in self.settled
@@ -59,7 +59,7 @@ class RevertOutcome(Struct, frozen=True):
 
     @property
     def left_alone(self) -> tuple[ParameterChange, ...]:
-        """The scope has a value of somebody else's, or of a later change of ours; nothing was written."""
+        """Changes whose scope has another user's value, or that of a later change of ours; nothing was written."""
         return tuple(change for change in self.settled if change.state is ChangeState.SUPERSEDED)
 
     def after_writing(self, ids: frozenset[str]) -> RevertOutcome:
@@ -185,7 +185,7 @@ class RestartState(StrEnum):
     NOT_RESTARTED = "not restarted"
     """It runs, and was not restarted: the changes wait."""
     WAITING = "waiting"
-    """Somebody else has to restart it, and we were told to wait no longer: the changes wait."""
+    """Another user has to restart the server, and the wait was ended: the changes stay pending."""
     LEFT = "left"
     """It is being restarted, and we were told to wait no longer: it comes up, or not, without us."""
     DOWN = "down"
@@ -198,8 +198,8 @@ class PendingParameter(Struct, frozen=True):
     Attributes:
         name: Parameter.
         running: SHOW's text now.
-        after: What the files say, "" where we may not look.
-        change: Ours, out of the journal; None when somebody else made it.
+        after: Value in the files, "" where we may not look.
+        change: Our change in the journal; None where another user made it.
     """
 
     name: str
@@ -229,10 +229,10 @@ class RestartPlan(Struct, frozen=True):
     Attributes:
         statements: SQL that is run before it, in order; empty when only what waits already is taken over.
         pending: What waits for a restart already, and is taken over as well.
-        checks: What was looked at.
+        checks: Results of the checks.
         managed: How this server is managed, in words: "systemd unit postgresql@17-main".
         command: What restarts it, as one types it; "" where we cannot know.
-        by_us: Whether we run it; else somebody has to, and we wait.
+        by_us: Whether we run the command; else another user has to, and we wait.
         why_not: Why we do not run it, "" where we do.
         sessions: Client sessions that end.
         in_transaction: Those of them within a transaction.
@@ -259,10 +259,10 @@ class RestartOutcome(Struct, frozen=True):
 
     Attributes:
         words: One sentence for the operator.
-        changes: What was changed, as it is now: applied, or reverted.
+        changes: Changes as they are now: applied, or reverted.
         log: Lines of the server's log that explain why it did not come up; foreign text.
-        hint: What is left to be done, "" for nothing.
-        away_s: How long the server let nobody in.
+        hint: Remaining step for the operator, "" for none.
+        away_s: Seconds during which the server took no sessions.
     """
 
     state: RestartState

@@ -92,7 +92,7 @@ def _is_ours(argv: Sequence[str], server_place: ServerPlace, owner: int) -> bool
 
 
 def _is_program(path: Path, owner: int) -> bool:
-    """pg_ctl of root or of the server's user, where nobody else could have put it."""
+    """pg_ctl of root or of the server's user, where no other account could have put it."""
     if path.name != "pg_ctl" or not path.is_absolute():
         return False
     stat_of(str(path))  # Does not wait for a file system, as those below would.
@@ -208,13 +208,13 @@ def recover(
         conninfo: The server, which does not answer.
         selection: Which of the changes in force.
         directory: Of the journals; paths.journal_dir() by default.
-        tell: Told what is done.
+        tell: Takes a sentence for each step.
         policy: What may be done.
         set_id: As for `elsewhere`.
-        written: Told the ids of the changes whose old values were written.
+        written: Takes the ids of the changes whose old values were written.
 
     Returns:
-        What was done; None where no journal knows a server that is down there.
+        The outcome; None where no journal knows a server that is down there.
 
     Raises:
         ClusterProblem: It cannot be mended or started from here; the hint is what to do.
@@ -248,7 +248,7 @@ def known_servers(
 ) -> Iterator[KnownServer]:
     """Servers that may be meant, the one that was changed last first."""
     endpoints = {f"{endpoint.host}:{endpoint.port}" for endpoint in conninfo.endpoints}
-    # What cannot be read `revert` tells.
+    # `revert` reports journals that cannot be read.
     journals = read_all(directory).texts.values()
     texts = [text for text in journals if text.server_place is not None and text.server is not None]
     there = [text for text in texts if text.server_place is not None and text.server_place.was_at(endpoints)]
@@ -364,7 +364,7 @@ def _settled_in_file(
     ids = {change.id for change in chosen}
     other_names = {change.name.lower() for change in journal.text().in_force if change.id not in ids}
     of_file = [change for change in chosen if change.scope.is_system]
-    # What a later change of the same parameter has to go back to is known to the journal alone.
+    # Only the journal knows the old value of a later change of the same parameter.
     settled = in_file(server_place, [change for change in of_file if change.name.lower() not in other_names])
     journal.owe()
     journal.write(*settled)
@@ -435,9 +435,9 @@ def let_in_again(
         conninfo: The server, which refuses the login.
         selection: Which of the changes in force are to be reverted.
         directory: Of the journals; paths.journal_dir() by default.
-        tell: Told what is done.
+        tell: Takes a sentence for each step.
         set_id: As for `elsewhere`.
-        written: Told the ids of the changes whose old values were written.
+        written: Takes the ids of the changes whose old values were written.
 
     Returns:
         Whether the server lets us in now. False as well where its directory is not ours to change.

@@ -67,8 +67,8 @@ def values_after(
     Args:
         now: As they are, by name.
         pending: What waits already.
-        requested: What is about to be written; a RESET brings the server's own default back. What the server was
-            started with wins over it.
+        requested: Changes about to be written; a RESET brings the server's own default back. A value that the server
+            was started with wins over it.
     """
     texts = {parameter.name: parameter.after for parameter in pending if parameter.after}
     for request in requested:
@@ -100,7 +100,7 @@ SELECT s.name, s.unit, s.source, s.setting AS running,
                 s.boot_val) AS without
   FROM pg_settings s WHERE s.name = ANY(%s)
 """
-"""What the next start reads, and what it reads without the line of postgresql.auto.conf."""
+"""Values that the next start reads, with and without the line of postgresql.auto.conf."""
 _IN_FORCE: Final = """
 SELECT name, unit, source, setting AS running, setting AS now, coalesce(reset_val, boot_val) AS without
   FROM pg_settings WHERE name = ANY(%s)
@@ -114,7 +114,7 @@ TLS_FILES: Final = {
     "ssl_crl_dir": "SSL certificate revocation list directory",
     "ssl_dh_params_file": "DH parameters file",
 }
-"""Parameters that name files of TLS, relative to the data directory, and what the server calls these files."""
+"""Parameters that name files of TLS, relative to the data directory, and the server's names for these files."""
 _COUNTS: Final = {
     "slots": "SELECT count(*) AS n FROM pg_replication_slots",
     "logical_slots": "SELECT count(*) AS n FROM pg_replication_slots WHERE slot_type = 'logical'",
@@ -122,7 +122,7 @@ _COUNTS: Final = {
     "prepared": "SELECT count(*) AS n FROM pg_prepared_xacts",
     "md5_lines": "SELECT count(*) AS n FROM pg_hba_file_rules WHERE auth_method = 'md5'",
 }
-"""What the server keeps on its disk, and the lines of pg_hba.conf."""
+"""Objects that the server keeps on its disk, and the lines of pg_hba.conf."""
 _COUNTED_FOR: Final = {
     "wal_level": ("slots", "logical_slots"),
     "max_replication_slots": ("slots", "origins"),
@@ -160,7 +160,7 @@ class NextStart(Struct, frozen=True):
         rows: Parameters by name.
         changes: Values to be written, by name in lower case, None for a reset; they replace those of the rows.
         directories: Paths that were looked at, and whether each is a directory; None where nothing is there.
-        counts: What the server keeps, by the names of `_COUNTS`; without what was not asked for or may not be read.
+        counts: Numbers of objects by the names of `_COUNTS`; without those not asked for, or not permitted to be read.
         has_group: Whether the group of its sockets exists; None where that cannot be said.
         closed: Paths that its account surely cannot use, and why.
         cannot_listen: Why it could open no TCP port, "" where it could or that cannot be said.
@@ -234,7 +234,7 @@ def next_start(
     *,
     touched: frozenset[str] = frozenset(),
 ) -> NextStart:
-    """Return what the next start reads when some changes of the system's scope are made.
+    """Return the next start of the server with some changes of the system's scope.
 
     Args:
         session: To the server.

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.base.foreign_answers import decodes
-from pgtop_tune.base.owner_trust import ME, trusted
+from pgtop_tune.base.sql_quoting import ME, trusted
 from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.model.run_result import HousekeepingStep
@@ -66,7 +66,7 @@ class DatasetTable(Struct, frozen=True):
         sql: Schema and name, quoted by the server.
         unlogged: Writes no WAL.
         owned: This role may vacuum it.
-        safe: Its triggers may be run by us, see `owner_trust`.
+        safe: Its triggers may be run by us, see `sql_quoting.trusted`.
         columns: In order.
     """
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.foreign_answers import decodes
-from pgtop_tune.base.owner_trust import ME, real_owner, trusted
+from pgtop_tune.base.sql_quoting import ME, real_owner, trusted
 from pgtop_tune.base.units import count, size
 from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, table_sizes
 from pgtop_tune.bench.ports import SqlSession

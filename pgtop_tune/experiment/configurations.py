@@ -1,7 +1,7 @@
-"""Configurations of a series: values of parameters that a run is made under, put into force before it by turns.
+"""Values that stay in force while something is measured, and the configurations of a series that are made of them.
 
-Each is a change set pending confirmation: a kill reverts it. Only what new sessions see after a reload; plans have what
-takes a restart, and the machine's settings.
+Each is a change set pending confirmation: a kill reverts it. A series has only values that new sessions see after a
+reload; plans have those that take a restart, and the settings of the machine.
 """
 
 from __future__ import annotations
@@ -9,19 +9,102 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.advice.facts import OUT_OF_REACH
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
-from pgtop_tune.changes.ports import ChangeControl
-from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
-from pgtop_tune.experiment.standing_values import StandingValues
+from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.changes.model.change import Terms, WantedParameter, WantedSetting
+from pgtop_tune.changes.model.change_set import ChangeSet
+from pgtop_tune.changes.ports import ChangeControl, MachineControl, SetControl
+from pgtop_tune.experiment.load_run import BeforeEachRun, RunCell
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
+
+_AWAY_S: Final = 30.0
+
+
+class StandingValues:
+    """One change set at a time.
+
+    Args:
+        door: Makes and reverts the server's half.
+        before: Told the id of a set before it is made.
+        reason: Begins what the journal says of them.
+        machine: As the door, of the machine's half; None where no value is a setting of it.
+        settings: Names that are settings of the machine.
+    """
+
+    def __init__(
+        self,
+        door: SetControl,
+        before: Callable[[str], None],
+        reason: str,
+        machine: MachineControl | None = None,
+        settings: frozenset[str] = frozenset(),
+    ) -> None:
+        self._sets: Final = ChangeSets(door, machine)
+        self._door: Final = door
+        self._machine: Final = machine
+        self._settings: Final = settings
+        self._before: Final = before
+        self._reason: Final = reason
+        self._set_id = ""
+        self.values: Mapping[str, str] = {}
+
+    def differs(self, values: Mapping[str, str]) -> bool:
+        """Whether `to` would change anything."""
+        return dict(values) != dict(self.values)
+
+    async def to(self, values: Mapping[str, str], within_s: float) -> None:
+        """Puts exactly these into force, or prolongs them; they revert by themselves after `within_s`.
+
+        Raises:
+            PgtopError: The server or the machine refused, or the server is not there.
+        """
+        if not self.differs(values):
+            if self._set_id:
+                await self._prolong(within_s)
+            return
+        await self.revert("other values follow")
+        if not values:
+            return
+        set_id = uuid.uuid4().hex[:12]
+        self._before(set_id)
+        words = ", ".join(f"{name}={value}" for name, value in values.items())
+        terms = Terms(keep_within_s=within_s, reason=f"{self._reason} {words}", set_id=set_id, of_experiment=True)
+        self._set_id = set_id
+        await self._sets.apply(
+            ChangeSet(
+                parameters=tuple(WantedParameter(*each) for each in values.items() if each[0] not in self._settings),
+                settings=tuple(WantedSetting(*each) for each in values.items() if each[0] in self._settings),
+            ),
+            terms,
+        )
+        self.values = dict(values)
+
+    async def _prolong(self, within_s: float) -> None:
+        if not self._settings.issuperset(self.values):
+            await self._door.begin_deadline(self._set_id, within_s)
+        if self._machine is not None and not self._settings.isdisjoint(self.values):
+            await self._machine.begin_deadline(self._set_id, within_s)
+
+    async def revert(self, why: str) -> None:
+        """Takes them out of force; a server that is away is waited for. Raises as `to`."""
+        if self._set_id:
+            until_s = time.monotonic() + _AWAY_S
+            settled = await self._sets.revert_until_done(
+                self._set_id, f"{self._reason} {why}", lambda problem: None, lambda: time.monotonic() < until_s
+            )
+            settled.checked()
+        self._set_id, self.values = "", {}
+
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}")
 _FORM: Final = "write --configuration 'big: work_mem=64MB jit=off'; 'now:' is the server as it is"

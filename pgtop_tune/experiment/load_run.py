@@ -1,4 +1,4 @@
-"""One run: housekeeping, quiet, start, watch, record."""
+"""One run: the load that is asked for, housekeeping, quiet, start, watch, record."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import resource
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError, ServerProblem
+from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.datasets.recognise import PgbenchFacts, found_variables, recognise_pgbench
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.ports import SqlSession, safe_path
-from pgtop_tune.bench.profiles import with_variables
+from pgtop_tune.bench.profiles import Profile, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.bench.scripts import reads_scale
-from pgtop_tune.experiment.path import limits, path_facts, poolers_looked_at, unreachable
+from pgtop_tune.experiment.path import LoadTarget, limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
-from pgtop_tune.experiment.run_cell import NOTHING_BEFORE, BeforeEachRun, RunCell, RunConfigurations
 from pgtop_tune.experiment.server_times import CounterReading, ServerClock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -33,8 +33,90 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
-from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ServerTimes
+from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ScriptFile, ServerTimes
 from pgtop_tune.runtime.run_frames import FrameKeeper
+
+QUIET_DEADLINE_S: Final = 60.0
+
+
+class RunCell(Struct, frozen=True):
+    """One run to be made.
+
+    Attributes:
+        profile: What runs, where the spec has no scripts of its own.
+        spec: With everything the profile leaves open filled in.
+        scripts: For the record.
+        configuration: Name of the parameters' values that are in force; "" for the server as it is.
+    """
+
+    target: LoadTarget
+    profile: Profile
+    spec: LoadSpec
+    scripts: tuple[ScriptFile, ...] = ()
+    configuration: str = ""
+
+    @property
+    def profile_name(self) -> str:
+        """ "" for scripts that the operator gave."""
+        return "" if self.spec.scripts else self.profile.name
+
+    @property
+    def dataset(self) -> str:
+        """The data set the scripts run on; "" when nobody knows."""
+        return "" if self.spec.scripts else self.profile.dataset or ("pgbench" if self.profile.builtin else "")
+
+
+class BeforeEachRun(Struct, frozen=True):
+    """What precedes each run.
+
+    Attributes:
+        housekeeping: Steps, see `bench.housekeeping`.
+        warm_up_s: The same load for so long, thrown away; 0 for none.
+        quiet_deadline_s: How long quiet is waited for.
+    """
+
+    housekeeping: tuple[str, ...] = ()
+    warm_up_s: int = 0
+    quiet_deadline_s: float = QUIET_DEADLINE_S
+
+
+NOTHING_BEFORE: Final = BeforeEachRun()
+
+
+class RunConfigurations(Protocol):
+    """Puts the configuration of each run into force."""
+
+    async def to(self, cell: RunCell) -> None:
+        """Before the run; raises a PgtopError where that cannot be done."""
+
+    async def lost(self, cell: RunCell) -> str:
+        """After it: why the run was not made under its configuration, or not throughout; "" where it was."""
+
+
+ANSWER_S: Final = 120.0
+_STARTED: Final = "SELECT extract(epoch FROM pg_postmaster_start_time())::float8"
+
+
+@decodes
+async def until_frames_show_it(open_sql_session: Callable[[], Awaitable[SqlSession]], keeper: FrameKeeper) -> None:
+    """Waits for a frame of the server that answers now.
+
+    Raises:
+        ConnectionProblem: It does not answer, or frames do not show it in time.
+    """
+    sql_session = await open_sql_session()
+    try:
+        [[started_s]] = await sql_session.rows(_STARTED)
+    finally:
+        await sql_session.aclose()
+
+    def shows(interval: Interval) -> bool:
+        facts = sections.server(interval.newest)
+        return not isinstance(facts, Unavailable) and abs(facts.started_ms / 1000.0 - float(str(started_s))) < 1.0
+
+    if not await keeper.until(shows, ANSWER_S):
+        raise ConnectionProblem("the server does not answer")
+
 
 # Checks before a run: whether its tables exist, and whether there is room for its clients.
 

@@ -31,7 +31,7 @@ from pgtop_tune.compare.noise import (
 )
 from pgtop_tune.compare.sides.material import ComparedRun, Fact, Gathered, LoadKey, Material
 from pgtop_tune.compare.statistics.effect import RunSpread, run_noise
-from pgtop_tune.experiment.run_cell import RunCell
+from pgtop_tune.experiment.load_run import RunCell
 from pgtop_tune.model.run_json import as_json, plain
 from pgtop_tune.model.run_result import RunResult
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.bench.scripts import BUILTIN_STATEMENTS, check_script, read_script, statements_in
-from pgtop_tune.experiment.load_run import Cancelled, LoadRun
-from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
+from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, RunCell
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates
 from pgtop_tune.metrics.load import P99
 from pgtop_tune.model.bench import LoadSpec

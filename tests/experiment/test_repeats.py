@@ -16,6 +16,8 @@ from pgtop_tune.compare.noise import LoadFingerprint, NoiseGroup, known_noise, r
 from pgtop_tune.compare.reports.report import run_sheets
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.statistics.effect import RunSpread
+from pgtop_tune.experiment.load_run import RunCell
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.repeats import (
     AT_MOST,
     Repeats,
@@ -25,7 +27,6 @@ from pgtop_tune.experiment.repeats import (
     parse_goal,
     repetition,
 )
-from pgtop_tune.experiment.run_cell import LoadTarget, RunCell
 from pgtop_tune.experiment.series import Steps, cells, curves, series_json
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.run_json import as_json

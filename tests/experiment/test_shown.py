@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.plan.status import shown_plan, switched
+from pgtop_tune.experiment.plan.report import shown_plan, switched
 from pgtop_tune.experiment.switchback.arms import Arm, Rival
 from pgtop_tune.experiment.switchback.state import Ending, Phase, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.words import ShownStates

@@ -35,10 +35,11 @@ from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.compare.noise import FIGURES, history, load_fingerprint, measured_run
 from pgtop_tune.compare.statistics.effect import RunSpread
-from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.attribution import SurroundingsMeter
-from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, until_frames_show_it
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, Arm, BoundPlan, Cell, Stage
+from pgtop_tune.experiment.plan.report import arm_words
 from pgtop_tune.experiment.plan.results import (
     RUNS,
     CellResult,
@@ -49,8 +50,6 @@ from pgtop_tune.experiment.plan.results import (
     foreign_words,
     result_of,
 )
-from pgtop_tune.experiment.plan.status import arm_words
-from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
 from pgtop_tune.experiment.series import scripts_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval

@@ -21,8 +21,8 @@ from pgtop_tune.changes.ports import ChangeControl, MachineControl
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
+from pgtop_tune.experiment.configurations import StandingValues
 from pgtop_tune.experiment.plan.run import Stopped
-from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.experiment.switchback.arms import Arms, Block, Lengths, Pair, Rival, as_shown, live_values
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OwnCycles
 from pgtop_tune.experiment.switchback.evaluation import AT_COMMIT, ratios_of

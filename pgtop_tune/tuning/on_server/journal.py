@@ -13,7 +13,7 @@ from msgspec import Struct, convert, to_builtins
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import experiments_dir
 from pgtop_tune.experiment.plan.results import ExperimentLog, experiments, first, read_entries
-from pgtop_tune.tuning.on_server.guards import Guards
+from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.protocol import Event, Result, Tuning
 

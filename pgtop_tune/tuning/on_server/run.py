@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.units import duration
 from pgtop_tune.experiment.plan.results import ExperimentLog
 from pgtop_tune.experiment.plan.run import Stopped, check_room
-from pgtop_tune.experiment.workers.run import LOOK_S, UnitFailed, WorkerGone, comes_back
+from pgtop_tune.experiment.workers import LOOK_S, UnitFailed, WorkerGone, comes_back
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import Attempts, ConditionsChanged, Evaluator, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import write_event

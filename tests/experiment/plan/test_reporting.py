@@ -10,10 +10,9 @@ from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.attribution import Surroundings
 from pgtop_tune.experiment.plan.judging import judgements
 from pgtop_tune.experiment.plan.model import BoundPlan
-from pgtop_tune.experiment.plan.report import chapters
+from pgtop_tune.experiment.plan.report import chapters, plan_lines, status_lines
 from pgtop_tune.experiment.plan.results import CellResult, MadeData, Outcome
 from pgtop_tune.experiment.plan.run import changes_between
-from pgtop_tune.experiment.plan.status import plan_lines, status_lines
 from tests.support.plans import bound_text, outcome
 
 DEFAULT = '[[configuration]]\nname = "default"\n'

@@ -20,8 +20,8 @@ from pgtop_tune.experiment.switchback.arms import Arm
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, Disturbed, KnobsChanged
-from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first, write_result
+from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.on_server.report import (
     ShownTuning,
     evaluation_line,

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.experiment.plan.results import ExperimentLog
 from pgtop_tune.experiment.plan.run import Stopped
-from pgtop_tune.experiment.workers.run import UnitFailed, WorkerGone
+from pgtop_tune.experiment.workers import UnitFailed, WorkerGone
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
-from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first
+from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.on_server.run import ServersParts, TuningOnServers
 from pgtop_tune.tuning.plan import Constraint, Dimension, Space, TuningPlan
 from pgtop_tune.tuning.protocol import Ending, Result
@@ -132,7 +132,7 @@ def test_what_was_told_is_resumed_and_asks_no_question_twice(tmp_path: Path) -> 
 def test_a_worker_that_ends_costs_its_evaluation_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.experiment.workers.run._BACK_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.experiment.workers._BACK_S", 0.0)
     servers, told = Servers("a", "b"), list[str]()
 
     def ends(server: str, wanted: Evaluation) -> None:

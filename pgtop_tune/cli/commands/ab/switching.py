@@ -35,10 +35,8 @@ from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
-from pgtop_tune.experiment.answering import until_frames_show_it
-from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.load_run import LoadRun, RunCell, until_frames_show_it
 from pgtop_tune.experiment.prediction import score, score_words
-from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.switchback.arms import (
     BY_CHECKPOINTS,
@@ -53,10 +51,12 @@ from pgtop_tune.experiment.switchback.arms import (
     resolved_settings,
 )
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-from pgtop_tune.experiment.switchback.loads import ArmLoads, ForeignLoad, OwnLoad
 from pgtop_tune.experiment.switchback.plans import StatementPlans
 from pgtop_tune.experiment.switchback.separate_blocks import (
+    ArmLoads,
     CheckedArms,
+    ForeignLoad,
+    OwnLoad,
     SeparateBlocks,
     SeparatePlan,
     check_nothing_pending,

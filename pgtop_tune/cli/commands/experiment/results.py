@@ -13,9 +13,8 @@ from pgtop_tune.cli.output import say, say_as_it_is, tell, write_chapters
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import report_markdown, text
 from pgtop_tune.experiment.plan.plan_file import read_plan
-from pgtop_tune.experiment.plan.report import RESULTS, chapters
+from pgtop_tune.experiment.plan.report import RESULTS, chapters, status_lines
 from pgtop_tune.experiment.plan.results import Outcome, experiments, is_running, newest, outcome_of, read_entries
-from pgtop_tune.experiment.plan.status import status_lines
 
 
 def directory_of(words: str) -> Path:

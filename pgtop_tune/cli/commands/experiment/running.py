@@ -41,8 +41,10 @@ from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of, free_bytes_for
 from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.plan.bind import check_reviewed, plan_hash
 from pgtop_tune.experiment.plan.model import OWN_DATABASE, Arm, Estimate, estimate
+from pgtop_tune.experiment.plan.report import shown_plan, switched
 from pgtop_tune.experiment.plan.results import (
     ABANDONED,
     COMPLETE,
@@ -54,8 +56,6 @@ from pgtop_tune.experiment.plan.results import (
     reviewed_dir,
 )
 from pgtop_tune.experiment.plan.run import ExperimentParts, ExperimentRun, made_here, unfinished
-from pgtop_tune.experiment.plan.status import shown_plan, switched
-from pgtop_tune.experiment.run_cell import LoadTarget
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached

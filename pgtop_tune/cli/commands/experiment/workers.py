@@ -39,8 +39,7 @@ from pgtop_tune.experiment.plan.results import (
     read_entries,
 )
 from pgtop_tune.experiment.plan.run import unfinished
-from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
-from pgtop_tune.experiment.workers.run import CellOnServer, RunOnServers, UnitFailed, Workers
+from pgtop_tune.experiment.workers import CellOnServer, DaskWorkers, RunOnServers, UnitFailed, Workers
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.runtime.running_experiments import ServerKey
 

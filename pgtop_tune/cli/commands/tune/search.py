@@ -38,8 +38,7 @@ from pgtop_tune.cli.output import say, tell
 from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
 from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.switchback.state import SwitchbackState
-from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
-from pgtop_tune.experiment.workers.run import UnitFailed, Workers
+from pgtop_tune.experiment.workers import DaskWorkers, UnitFailed, Workers
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.runtime.experiment_control import ExperimentState

@@ -30,12 +30,10 @@ from pgtop_tune.cli.load_targets import targets
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.wiring import LiveSession, free_bytes_for
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.experiment.answering import until_frames_show_it
-from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.configurations import StandingValues
+from pgtop_tune.experiment.load_run import LoadRun, RunCell, until_frames_show_it
 from pgtop_tune.experiment.prediction import Prediction, predict
-from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import cells
-from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.experiment.switchback.arms import (
     BY_CHECKPOINTS,
     CYCLES_PER_PAIR,
@@ -48,9 +46,11 @@ from pgtop_tune.experiment.switchback.arms import (
     by_name,
 )
 from pgtop_tune.experiment.switchback.block_frames import OwnCycles, cycle_s, own_pair_s
-from pgtop_tune.experiment.switchback.loads import ArmLoads, ForeignLoad, OwnLoad
 from pgtop_tune.experiment.switchback.separate_blocks import (
+    ArmLoads,
     CheckedArms,
+    ForeignLoad,
+    OwnLoad,
     SeparateBlocks,
     SeparatePlan,
     check_nothing_pending,
@@ -74,10 +74,11 @@ from pgtop_tune.tuning.on_server.evaluating import (
     Seen,
     SeparateWanted,
 )
-from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
 from pgtop_tune.tuning.on_server.knob_space import (
+    GUARDED,
     PARAMETERS,
+    Guards,
     is_machine_group,
     is_machine_knob,
     knob_space,

@@ -16,7 +16,7 @@ from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.experiment.plan.report import chapters
 from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, Outcome, outcome_of, read_entries
 from pgtop_tune.experiment.plan.run import Stopped
-from pgtop_tune.experiment.workers.run import CellOnServer, Distribution, RunOnServers, UnitFailed, WorkerGone
+from pgtop_tune.experiment.workers import CellOnServer, Distribution, RunOnServers, UnitFailed, WorkerGone
 from pgtop_tune.model.run_json import plain
 from tests.support.plans import bound_text
 
@@ -95,7 +95,7 @@ def test_servers_of_different_speed_are_no_effect_and_add_no_noise(tmp_path: Pat
 def test_a_worker_that_ends_costs_one_cell_and_others_take_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.experiment.workers.run._BACK_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.experiment.workers._BACK_S", 0.0)
     servers, told = Servers("a", "b"), list[str]()
 
     def ends(server: str, cell: Cell) -> None:

@@ -8,9 +8,9 @@ much again for those who wait for a session that waits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -28,7 +28,13 @@ from pgtop_tune.runtime.ports import Step
 #
 # A sink of whole frames: those that are kept of a run are thin.
 
-OF_OTHERS: Final = (CPU_FOREIGN, CPU_STEAL, IO_OTHERS, IO_OWN)
+OF_OTHERS: Final[Mapping[str, Metric]] = {
+    "foreign": CPU_FOREIGN,
+    "steal": CPU_STEAL,
+    "foreign_io": IO_OTHERS,
+    "own_io": IO_OWN,
+}
+"""By field of `Surroundings`."""
 _KEPT: Final = 130
 """Frames that metrics look back over (`catalogue`)."""
 
@@ -54,10 +60,15 @@ class Means:
             if (value := metric(interval)) is not None:
                 self.add(metric.id, value * seconds, seconds)
 
+    def mean(self, name: str) -> float | None:
+        """Return a mean; None where there was no time with it."""
+        part, whole = self.sums.get(name, (0.0, 0.0))
+        return part / whole if whole > 0.0 else None
+
     @property
-    def found(self) -> dict[str, float]:
-        """The means."""
-        return {name: part / whole for name, (part, whole) in self.sums.items() if whole > 0.0}
+    def of_others(self) -> dict[str, Any]:
+        """Means of `OF_OTHERS`, by field."""
+        return {field: self.mean(metric.id) for field, metric in OF_OTHERS.items()}
 
 
 class SurroundingsMeter:
@@ -79,30 +90,20 @@ class SurroundingsMeter:
             self._frames.append(frame)
             del self._frames[:-_KEPT]
             if not isinstance(frame.bench, Unavailable) and frame.bench.run.state in UNDER_WAY:
-                self._add(Interval(self._frames), seconds)
+                interval = Interval(self._frames)
+                if (cpu := interval.now(sections.cpu)) is not None:
+                    self._cpus = len(cpu.cores)
+                self._means.add_metrics((*OF_OTHERS.values(), CPU_BUSY), interval, seconds)
 
     def close(self) -> None:
         """See `FrameSink.close`."""
 
-    def _add(self, interval: Interval, seconds: float) -> None:
-        if (cpu := interval.now(sections.cpu)) is not None:
-            self._cpus = len(cpu.cores)
-        self._means.add_metrics((*OF_OTHERS, CPU_BUSY), interval, seconds)
-
     @property
     def seen(self) -> Surroundings:
         """Since `begin`."""
-        means = self._means.found
-        foreign, busy = means.get(CPU_FOREIGN.id), means.get(CPU_BUSY.id)
+        foreign, busy = self._means.mean(CPU_FOREIGN.id), self._means.mean(CPU_BUSY.id)
         own = None if foreign is None or busy is None else max(busy - foreign, 0.0)
-        return Surroundings(
-            foreign=foreign,
-            steal=means.get(CPU_STEAL.id),
-            own_cpu=own,
-            cpus=self._cpus,
-            foreign_io=means.get(IO_OTHERS.id),
-            own_io=means.get(IO_OWN.id),
-        )
+        return Surroundings(own_cpu=own, cpus=self._cpus, **self._means.of_others)
 
 
 FOREIGN_POINTS: Final = 5.0
@@ -141,14 +142,14 @@ class Surroundings(Struct, frozen=True):
 
 def over_all(seen: Sequence[Surroundings]) -> Surroundings:
     """Means over runs or blocks."""
-    return Surroundings(
-        foreign=_mean(lambda each: each.foreign, seen),
-        steal=_mean(lambda each: each.steal, seen),
-        own_cpu=_mean(lambda each: each.own_cpu, seen),
-        cpus=max((each.cpus for each in seen), default=0),
-        foreign_io=_mean(lambda each: each.foreign_io, seen),
-        own_io=_mean(lambda each: each.own_io, seen),
-    )
+    means: dict[str, Any] = {name: known_mean(getattr(one, name) for one in seen) for name in ("own_cpu", *OF_OTHERS)}
+    return Surroundings(cpus=max((one.cpus for one in seen), default=0), **means)
+
+
+def known_mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known; None without any."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def surroundings_rows(a: Surroundings, b: Surroundings) -> list[tuple[str, str, str]]:
@@ -191,10 +192,6 @@ def _many_points(points: float, own: float) -> bool:
     return points > (min(FOREIGN_POINTS, max(_LEAST_POINTS, _OWN_SHARE * own)) if own > 0.0 else FOREIGN_POINTS)
 
 
-def _much_io(bytes_per_s: float, own: float) -> bool:
-    return bytes_per_s > max(_LEAST_IO, _OWN_SHARE * own)
-
-
 def _cores(who: str) -> Callable[[float, int], str]:
     def told(points: float, cpus: int) -> str:
         return f"{who} took {_cpu_words(points, cpus)} more"
@@ -213,14 +210,15 @@ def _rate_words(bytes_per_s: float) -> str:
     return f"{units.size(bytes_per_s)}B/s"
 
 
-def _bytes(bytes_per_s: float, cpus: int) -> str:
-    return f"others read and wrote {_rate_words(bytes_per_s)} more"
-
-
 _SOURCES: Final = (
     _Source(lambda seen: seen.steal, lambda seen: seen.own_cpu, _many_points, _cores("the hypervisor")),
     _Source(lambda seen: seen.foreign, lambda seen: seen.own_cpu, _many_points, _cores("others")),
-    _Source(lambda seen: seen.foreign_io, lambda seen: seen.own_io, _much_io, _bytes),
+    _Source(
+        lambda seen: seen.foreign_io,
+        lambda seen: seen.own_io,
+        lambda bytes_per_s, own: bytes_per_s > max(_LEAST_IO, _OWN_SHARE * own),
+        lambda bytes_per_s, cpus: f"others read and wrote {_rate_words(bytes_per_s)} more",
+    ),
 )
 
 
@@ -260,11 +258,6 @@ def attribution(
         else:
             remark = remark or f"{told}, which explains less than the effect"
     return "", remark
-
-
-def _mean(of: Callable[[Surroundings], float | None], seen: Sequence[Surroundings]) -> float | None:
-    values = [value for each in seen if (value := of(each)) is not None]
-    return fmean(values) if values else None
 
 
 def _beyond(logs: tuple[float, float], hindered: str, explained: float) -> bool:

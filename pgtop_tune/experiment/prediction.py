@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.advice.reach import HELD, own_reach_of, reach_of, reached
 from pgtop_tune.base import units
@@ -110,10 +111,6 @@ def _clients(interval: Interval) -> int:
     return 0 if activity is None else len(client_backends(activity))
 
 
-def _flush_words(interval: Interval) -> str:
-    return f"the WAL device does its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s"
-
-
 def _by_disks(interval: Interval, _budget: LatencyBudget, _saved_ms: float) -> float | None:
     return min((room.times for room in disk_headroom(interval)), default=None)
 
@@ -126,7 +123,11 @@ def _disk_words(interval: Interval) -> str:
 
 _ROWS: Final = (
     _Row((CPU,), _by_cores, lambda interval: "the CPUs are full"),
-    _Row(("IO:WalSync", "IO:WALSync"), _by_flushes, _flush_words),
+    _Row(
+        ("IO:WalSync", "IO:WALSync"),
+        _by_flushes,
+        lambda interval: f"the WAL device does its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s",
+    ),
     _Row(("IO",), _by_disks, _disk_words),
 )
 
@@ -137,21 +138,11 @@ _FEWEST_TRIALS: Final = 2
 _SURE: Final = 0.02
 """Beyond the bound by which a measurement may be: its own uncertainty, and the samples'."""
 _NOTHING: Final = 0.04
+"""A bound below which no change of these parameters is worth an experiment."""
 _FELT: Final = 0.01
 """Of a transaction without its waits for others: what is saved below is not felt by those who wait for it."""
-"""A bound below which no change of these parameters is worth an experiment."""
 _MOST: Final = 10.0
 """As a share: a bound above says nothing."""
-
-
-class Measured(Protocol):
-    """An effect on throughput with its interval, as shares."""
-
-    @property
-    def low(self) -> float | None: ...
-
-    @property
-    def high(self) -> float | None: ...
 
 
 class Trial(Struct, frozen=True):
@@ -240,10 +231,7 @@ def predict(
     base = found or Prediction(most=None, removable_ms=0.0, of_ms=budget.total_ms)
     if len(alike) < _FEWEST_TRIALS:
         return base
-    return Prediction(
-        most=base.most, removable_ms=base.removable_ms, of_ms=base.of_ms, waits=base.waits, by=base.by,
-        likely=median(alike), likely_low=min(alike), likely_high=max(alike), trials=len(alike),
-    )  # fmt: skip
+    return replace(base, likely=median(alike), likely_low=min(alike), likely_high=max(alike), trials=len(alike))
 
 
 def _bound(interval: Interval, budget: LatencyBudget, names: Sequence[str]) -> Prediction | None:
@@ -266,21 +254,21 @@ def _bound(interval: Interval, budget: LatencyBudget, names: Sequence[str]) -> P
 
 def inside(trial: Trial) -> bool | None:
     """Whether a trial ended where it was predicted; None where nothing was predicted, or nothing found."""
-    return None if trial.predicted is None else inside_bounds(trial.predicted, trial)
+    return None if trial.predicted is None else inside_bounds(trial.predicted, trial.low, trial.high)
 
 
-def inside_bounds(told: Prediction, found: Measured) -> bool | None:
+def inside_bounds(prediction: Prediction, low: float | None, high: float | None) -> bool | None:
     """Whether an interval reaches the bound or lies below it and, where a value was likely, overlaps with its range.
 
     None where there is no interval, or where neither a bound nor a value was told: such a prediction cannot be wrong.
     """
-    if found.low is None or found.high is None:
+    if low is None or high is None:
         return None
-    bound = math.inf if told.most is None or told.most >= _MOST else told.most
-    below = found.low <= bound + _SURE
-    if told.likely_low is None or told.likely_high is None:
+    bound = math.inf if prediction.most is None or prediction.most >= _MOST else prediction.most
+    below = low <= bound + _SURE
+    if prediction.likely_low is None or prediction.likely_high is None:
         return below if bound < math.inf else None
-    return below and found.low <= told.likely_high + _SURE and found.high >= told.likely_low - _SURE
+    return below and low <= prediction.likely_high + _SURE and high >= prediction.likely_low - _SURE
 
 
 def score(trials: Iterable[Trial]) -> Score:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Final
 
 from msgspec import Struct
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.bench.scripts import BUILTIN_STATEMENTS, check_script, read_script, statements_in
+from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates
@@ -177,14 +177,12 @@ def _together(repeats: Sequence[LoadPoint]) -> LoadPoint:
     """One step: of repeats the means, over those that have a figure."""
     if len(repeats) == 1:
         return repeats[0]
-    tps = [each.tps for each in repeats if each.tps is not None]
-    p99_ms = [each.p99_ms for each in repeats if each.p99_ms is not None]
     errors = [each.error_tps for each in repeats if each.error_tps is not None]
     return LoadPoint(
         load=repeats[0].load,
-        tps=fmean(tps) if tps else None,
+        tps=known_mean(each.tps for each in repeats),
         error_tps=math.hypot(*errors) / len(errors) if errors else None,
-        p99_ms=fmean(p99_ms) if p99_ms else None,
+        p99_ms=known_mean(each.p99_ms for each in repeats),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from pgtop_tune.base.errors import JournalProblem
-from pgtop_tune.experiment.prediction import Prediction, Score, inside_bounds
+from pgtop_tune.experiment.prediction import Score, inside_bounds
 from pgtop_tune.tuning.engines import engine
 from pgtop_tune.tuning.plan import Point, TuningPlan
 from pgtop_tune.tuning.racing import (
@@ -117,22 +117,14 @@ def rank(plan: TuningPlan) -> Ranked:
     """All knobs of the plan."""
     tried, left_out = [], []
     for place, dimension in enumerate(plan.space.dimensions):
-        most = _most(plan.predictions.get(dimension.name))
+        prediction = plan.predictions.get(dimension.name)
+        most = None if prediction is None else prediction.most
         if most is not None and most < plan.worth:
             left_out.append((place, f"at most {100.0 * most:+.1f} %"))
         else:
             tried.append((-math.inf if most is None else most, place))
     tried.sort(key=lambda each: -each[0])
     return Ranked(tuple(place for _, place in tried), tuple(left_out))
-
-
-def _most(prediction: Prediction | None) -> float | None:
-    return None if prediction is None else prediction.most
-
-
-class _Shares(Struct, frozen=True):
-    low: float | None
-    high: float | None
 
 
 def score(plan: TuningPlan, races: Iterable[Raced]) -> Score:
@@ -143,7 +135,7 @@ def score(plan: TuningPlan, races: Iterable[Raced]) -> Score:
         prediction = plan.predictions.get(plan.space.dimensions[places[0]].name) if len(places) == 1 else None
         if prediction is None or raced.low is None or raced.high is None:
             continue
-        inside = inside_bounds(prediction, _Shares(math.expm1(raced.low), math.expm1(raced.high)))
+        inside = inside_bounds(prediction, math.expm1(raced.low), math.expm1(raced.high))
         if inside is not None:
             told.append(inside)
     return Score(inside=sum(told), scored=len(told))

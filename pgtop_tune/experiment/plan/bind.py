@@ -32,6 +32,7 @@ from pgtop_tune.experiment.plan.model import (
     Configuration,
     ExperimentPlan,
     NotToTell,
+    PlanChoices,
     PlanFacts,
     Stage,
     clients_of,
@@ -53,15 +54,9 @@ _LENGTH: Final = 16
 _MOST: Final = 5
 
 
-def decides(plan: BoundPlan) -> dict[str, Any]:
-    """What the hash is about: all of the plan."""
-    found: dict[str, Any] = plain(plan)
-    return found
-
-
 def plan_hash(plan: BoundPlan) -> str:
     """Sixteen hexadecimal digits."""
-    text = json.dumps(decides(plan), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    text = json.dumps(plain(plan), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
 
 
@@ -77,7 +72,7 @@ def keep_reviewed(plan: BoundPlan, directory: Path) -> str:
     found = plan_hash(plan)
     try:
         with replacing(private(directory) / f"{found}.json") as file:
-            file.write(json.dumps(decides(plan), indent=1).encode())
+            file.write(json.dumps(plain(plan), indent=1).encode())
     except OSError as problem:
         raise UsageProblem(f"{directory}: {problem.strerror}", "XDG_STATE_HOME names another directory") from None
     return found
@@ -99,7 +94,7 @@ def check_reviewed(plan: BoundPlan, wanted: str, directory: Path) -> None:
             f"the plan has the hash {now}, not {wanted}, and no review of {wanted} is kept here",
             "review it again: `pgtop-tune experiment plan`",
         ) from None
-    different = list(differences(before, json.loads(json.dumps(decides(plan)))))
+    different = list(differences(before, json.loads(json.dumps(plain(plan)))))
     more = f", and {len(different) - _MOST} more" if len(different) > _MOST else ""
     raise UsageProblem(
         f"this is not the plan that was reviewed: {'; '.join(different[:_MOST])}{more}",
@@ -184,7 +179,6 @@ def stages_of(
     return tuple(stages)
 
 
-_RESTART: Final = "postmaster"
 _POOL: Final = "vm.nr_hugepages"
 _MB: Final = 2**20
 _PAGES: Final[Mapping[str, tuple[str, int]]] = {
@@ -236,7 +230,7 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
         UsageProblem: A name or a value that is none, or nothing of it can run here.
     """
     arms = tuple(_arms(plan, view))
-    facts = replace(view.facts, shared_buffers_bytes=_largest_buffers(arms, view))
+    facts = replace(view.facts, shared_buffers_bytes=int(max(_buffers(arm, view) for arm in arms)))
     clients = tuple(dict.fromkeys(clients_of(each, facts) for each in plan.clients))
     scales = tuple(dict.fromkeys(scale_of(each, facts) for each in plan.scales))
     impossible = {
@@ -246,28 +240,15 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
         for count in clients
         if (why := view.unreachable.get(endpoint.name, "") or ("" if endpoint.address else _room(arm, count, view)))
     }
-    baseline = next(arm.name for arm in arms if arm.configuration == plan.baseline)
     found = BoundPlan(
-        name=plan.name,
-        title=plan.title,
+        **{name: getattr(plan, name) for name in PlanChoices.__struct_fields__},
         server=view.server,
         seed=seed_of(plan),
         arms=arms,
-        baseline=baseline,
-        endpoints=plan.endpoints,
+        baseline=next(arm.name for arm in arms if arm.configuration == plan.baseline),
         scripts=view.scripts,
-        threads=plan.threads,
-        protocol=plan.protocol,
-        repeats=plan.repeats,
         time_s=round(plan.time_s),
         warm_up_s=round(plan.warm_up_s),
-        housekeeping=plan.housekeeping,
-        init_steps=plan.init_steps,
-        data_per_configuration=plan.data_per_configuration,
-        database=plan.database,
-        limits=plan.limits,
-        objective=plan.objective,
-        constraints=plan.constraints,
         stages=stages_of(plan, arms, scales, clients, impossible),
         unsafe=view.unsafe,
         confirmed=tuple(sorted(view.confirmed)),
@@ -288,7 +269,8 @@ def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
             name = ", ".join(filter(None, (configuration.name if several or not size else "", words)))
             arm = Arm(name=name, configuration=configuration.name, page_size=size)
             try:
-                yield _checked(_resolved(arm, configuration, view), view)
+                arm = _resolved(arm, configuration, view)
+                yield replace(arm, impossible=next(filter(None, _obstacles(arm, view)), ""))
             except NotToTell as why:
                 yield replace(arm, impossible=f"{why.message}: {why.hint}")
 
@@ -349,7 +331,7 @@ def _resolved(arm: Arm, configuration: Configuration, view: ServerView) -> Arm:
         arm,
         parameters=tuple(parameters.items()),
         settings=tuple(settings.items()),
-        restart=_RESTART in contexts,
+        restart="postmaster" in contexts,
     )
 
 
@@ -363,11 +345,6 @@ def _pages(name: str, page_bytes: int, buffers_bytes: float, view: ServerView) -
     setting = None if isinstance(view.settings, Unavailable) else view.settings.get(name)
     live = 0 if setting is None or not str(setting.live).isdecimal() else int(str(setting.live))
     return max(needed, live)
-
-
-def _checked(arm: Arm, view: ServerView) -> Arm:
-    """With the first reason why it cannot be made here."""
-    return replace(arm, impossible=next((why for why in _obstacles(arm, view) if why), ""))
 
 
 def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
@@ -408,10 +385,6 @@ def _room(arm: Arm, clients: int, view: ServerView) -> str:
         return ""
     words = f" less {view.reserved} reserved" if view.reserved else ""
     return f"{clients} clients and {OWN_SESSIONS} sessions of pgtop-tune do not fit: max_connections is {most}{words}"
-
-
-def _largest_buffers(arms: Iterable[Arm], view: ServerView) -> int:
-    return int(max(_buffers(arm, view) for arm in arms))
 
 
 def _buffers(arm: Arm, view: ServerView) -> float:

@@ -24,7 +24,7 @@ from pgtop_tune.compare.statistics.effect import (
     without_verdict,
 )
 from pgtop_tune.compare.statistics.switchback import in_blocks, server_effects
-from pgtop_tune.experiment.attribution import attribution
+from pgtop_tune.experiment.attribution import attribution, known_mean
 from pgtop_tune.experiment.plan.model import FIGURES, JUDGED_S, Cell
 from pgtop_tune.experiment.plan.results import CellResult, Outcome
 
@@ -84,8 +84,8 @@ def latency_changes(
         changes.append(
             LatencyChange(
                 figure=figure,
-                value=_mean(runs, figure),
-                baseline=_mean(base, figure),
+                value=fmean(filter(None, (getattr(run, figure) for run in runs))),
+                baseline=fmean(filter(None, (getattr(run, figure) for run in base))),
                 effect=effect,
                 verdict=str(said if measured else without_verdict(said)),
             )
@@ -145,10 +145,6 @@ def _logs(runs: Sequence[CellResult], figure: str) -> list[tuple[str, float]]:
     return [(run.server, math.log(value)) for run in runs if (value := getattr(run, figure))]
 
 
-def _mean(runs: Sequence[CellResult], figure: str) -> float:
-    return fmean(value for run in runs if (value := getattr(run, figure)))
-
-
 # The arm that is best by the objective of a plan, among those that keep its constraints. Pure.
 
 
@@ -163,7 +159,8 @@ def best_arm(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
         return
     loads: dict[Load, dict[str, Mapping[str, float]]] = {}
     for (arm, load), runs in results_by_arm(outcome).items():
-        loads.setdefault(load, {})[arm] = _values(runs)
+        means = {name: known_mean(getattr(run, name) for run in runs) for name, _ in FIGURES}
+        loads.setdefault(load, {})[arm] = {name: mean for name, mean in means.items() if mean is not None}
     for load, arms in loads.items():
         broken = {arm: words for arm, values in arms.items() if (words := _broken(outcome, values))}
         kept = {arm: values for arm, values in arms.items() if arm not in broken}
@@ -178,15 +175,6 @@ def best_arm(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
             best = (max if dict(FIGURES)[plan.objective] else min)(measured, key=lambda arm: measured[arm])
             doubt = "" if _is_certain(outcome, judged, load, best, set(measured)) else ", which is not certain"
             yield f"{load_words(load)}: {plan.objective} is best with {best} ({measured[best]:.6g}){doubt}{out}"
-
-
-def _values(runs: Sequence[CellResult]) -> Mapping[str, float]:
-    """Means of the repeats, by figure; a figure that no run has is left out."""
-    return {
-        name: fmean(known)
-        for name, _ in FIGURES
-        if (known := [float(value) for run in runs if (value := getattr(run, name)) is not None])
-    }
 
 
 def _broken(outcome: Outcome, values: Mapping[str, float]) -> str:
@@ -275,8 +263,8 @@ def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
             Judgement(
                 arm=arm.name,
                 load=load,
-                tps=fmean(_tps(levelled[arm.name, load])),
-                baseline_tps=fmean(_tps(levelled[base, load])),
+                tps=fmean(run.tps or 0.0 for run in levelled[arm.name, load]),
+                baseline_tps=fmean(run.tps or 0.0 for run in levelled[base, load]),
             ),
             groups[base, load],
             groups[arm.name, load],
@@ -354,10 +342,6 @@ def levelled_results(outcome: Outcome) -> Mapping[int, CellResult]:
             for cell, result, value in known:
                 results[cell.number] = replace(result, **{figure: value / math.exp(effects[result.server])})
     return results
-
-
-def _tps(runs: list[CellResult]) -> list[float]:
-    return [run.tps for run in runs if run.tps]
 
 
 def load_words(load: Load) -> str:

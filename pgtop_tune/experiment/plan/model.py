@@ -105,11 +105,6 @@ def scale_words(scale: int) -> str:
     return f"scale {scale} ({about(_BYTES_PER_SCALE * scale)})"
 
 
-def scale_bytes(scale: int) -> int:
-    """Bytes of its tables and indexes."""
-    return round(_BYTES_PER_SCALE * scale)
-
-
 # What an experiment takes: time and disk, with the arithmetic. Pure.
 #
 # Known figures: pgbench makes a unit of scale in about a second (1037 s for scale 1000 on a disk of 90 MB/s), the
@@ -175,7 +170,7 @@ def estimate(plan: BoundPlan, max_wal_bytes: int, stages: tuple[Stage, ...] | No
     restarts = 2 * sum(arms[stage.arm].restart for stage in possible)
     reloads = 2 * sum(arms[stage.arm].changes and not arms[stage.arm].restart for stage in possible)
     largest = max((stage.scale for stage in left), default=0)
-    made_bytes = scale_bytes(largest)
+    made_bytes = round(_BYTES_PER_SCALE * largest)
     return Estimate(
         runs=runs,
         restarts=restarts,
@@ -260,42 +255,25 @@ class Limits(Struct, frozen=True):
     disk_bytes: float | None = None
 
 
-class ExperimentPlan(Struct, frozen=True, kw_only=True):
-    """The file.
+class PlanChoices(Struct, frozen=True, kw_only=True):
+    """Choices of a plan that are the same on every server.
 
     Attributes:
-        configurations: The baseline is one of them.
-        page_sizes: "4kB", "2MB", "1GB"; each is a dimension that takes a restart. Empty leaves them alone.
-        scales: pgbench's, as typed: "1000", "75% of shared_buffers".
-        clients: As typed: "16", "4 per core".
         threads: pgbench's -j; 0 is one per core.
         protocol: pgbench's -M; "" is the profile's own.
-        seed: Of the order; None makes one of the file's text.
-        time_s: Length of a run.
         housekeeping: Before each run.
         init_steps: pgbench's -I.
         data_per_configuration: Whether each configuration makes the data set anew, and its steps are results.
         database: "own" makes and drops one; "current" is the one of the connection.
         objective: Of `FIGURES`.
-        text: Of the file, for the hash, the seed and lines.
-        file: Its name.
     """
 
     name: str
     title: str = ""
-    configurations: tuple[Configuration, ...] = ()
-    baseline: str = ""
-    page_sizes: tuple[str, ...] = ()
-    scales: tuple[str, ...] = ("1",)
     endpoints: tuple[PlanEndpoint, ...] = ()
-    profiles: tuple[str, ...] = ("tpcb-like",)
-    clients: tuple[str, ...] = ("1",)
     threads: int = 0
     protocol: str = ""
     repeats: int = 1
-    seed: int | None = None
-    time_s: float = 60.0
-    warm_up_s: float = 0.0
     housekeeping: tuple[str, ...] = ()
     init_steps: str = "dtgvp"
     data_per_configuration: bool = False
@@ -303,6 +281,31 @@ class ExperimentPlan(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     objective: str = "tps"
     constraints: tuple[Constraint, ...] = ()
+
+
+class ExperimentPlan(PlanChoices, frozen=True, kw_only=True):
+    """The file.
+
+    Attributes:
+        configurations: The baseline is one of them.
+        page_sizes: "4kB", "2MB", "1GB"; each is a dimension that takes a restart. Empty leaves them alone.
+        scales: pgbench's, as typed: "1000", "75% of shared_buffers".
+        clients: As typed: "16", "4 per core".
+        seed: Of the order; None makes one of the file's text.
+        time_s: Length of a run.
+        text: Of the file, for the hash, the seed and lines.
+        file: Its name.
+    """
+
+    configurations: tuple[Configuration, ...] = ()
+    baseline: str = ""
+    page_sizes: tuple[str, ...] = ()
+    scales: tuple[str, ...] = ("1",)
+    profiles: tuple[str, ...] = ("tpcb-like",)
+    clients: tuple[str, ...] = ("1",)
+    seed: int | None = None
+    time_s: float = 60.0
+    warm_up_s: float = 0.0
     text: str = ""
     file: str = "plan"
 
@@ -372,7 +375,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     cells: tuple[Cell, ...]
 
 
-class BoundPlan(Struct, frozen=True, kw_only=True):
+class BoundPlan(PlanChoices, frozen=True, kw_only=True):
     """A plan as it runs on one server: everything that decides it.
 
     Attributes:
@@ -384,26 +387,13 @@ class BoundPlan(Struct, frozen=True, kw_only=True):
         stages: In order.
     """
 
-    name: str
-    title: str
     server: str
     seed: int
     arms: tuple[Arm, ...]
     baseline: str
-    endpoints: tuple[PlanEndpoint, ...]
     scripts: tuple[tuple[str, str], ...]
-    threads: int
-    protocol: str
-    repeats: int
     time_s: int
     warm_up_s: int
-    housekeeping: tuple[str, ...]
-    init_steps: str
-    data_per_configuration: bool
-    database: str
-    limits: Limits
-    objective: str
-    constraints: tuple[Constraint, ...]
     stages: tuple[Stage, ...]
     unsafe: bool = False
     confirmed: tuple[str, ...] = ()

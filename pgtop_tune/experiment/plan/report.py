@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Final, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
@@ -18,6 +17,7 @@ from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import RUN_FIGURES, RunFigure, Sheet, step_sheet
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.compare.words import moment, shares, signed
+from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.experiment.plan.judging import (
     NOT_ATTRIBUTABLE,
     Judgement,
@@ -153,16 +153,11 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
 
 def left_of(outcome: Outcome) -> tuple[Stage, ...]:
     """The stages that are left, with the cells that have no result."""
-    return tuple(_left(stage, outcome) for stage in outcome.plan.stages if _unfinished(stage, outcome))
-
-
-def _unfinished(stage: Stage, outcome: Outcome) -> bool:
-    return any(cell.number not in outcome.results for cell in stage.cells)
-
-
-def _left(stage: Stage, outcome: Outcome) -> Stage:
-    cells = tuple(cell for cell in stage.cells if cell.number not in outcome.results)
-    return replace(stage, cells=cells, make_data=stage.make_data and stage.number not in outcome.made)
+    return tuple(
+        replace(stage, cells=cells, make_data=stage.make_data and stage.number not in outcome.made)
+        for stage in outcome.plan.stages
+        if (cells := tuple(cell for cell in stage.cells if cell.number not in outcome.results))
+    )
 
 
 def result_words(result: CellResult) -> str:
@@ -289,12 +284,10 @@ def _layout(cells: Found) -> Sheet | None:
 
 def _across(cells: Found) -> Sheet:
     """Configurations with their profiles across, figures down."""
-    arms = _different(cell.arm for cell, _ in cells)
-    profiles = _different(cell.profile for cell, _ in cells)
     groups = {
         (arm, profile): [result for cell, result in cells if (cell.arm, cell.profile) == (arm, profile)]
-        for arm in arms
-        for profile in profiles
+        for arm in _different(cell.arm for cell, _ in cells)
+        for profile in _different(cell.profile for cell, _ in cells)
     }
     heads = ("", *(one_line(f"{arm}: {profile}", _NAME) for arm, profile in groups))
     rows = tuple((figure.title, *(_figure(figure, each) for each in groups.values())) for figure in _FIGURES)
@@ -305,11 +298,11 @@ def _across(cells: Found) -> Sheet:
 def _endpoints(cells: Found) -> Sheet:
     """Endpoints and clients down, figures across; a failed cell has its reason."""
     names = [
-        name for name in _NAMES if name.title in ("endpoint", "clients") or len({name.text(c) for c, _ in cells}) > 1
+        name for name, text in _NAMES.items() if name in ("endpoint", "clients") or len({text(c) for c, _ in cells}) > 1
     ]
     groups: dict[tuple[str, ...], list[CellResult]] = {}
     for cell, result in cells:
-        groups.setdefault(tuple(name.text(cell) for name in names), []).append(result)
+        groups.setdefault(tuple(_NAMES[name](cell) for name in names), []).append(result)
     rows = []
     notes = []
     for key, each in groups.items():
@@ -320,7 +313,7 @@ def _endpoints(cells: Found) -> Sheet:
             figures[-1] = f"failed: {one_line(reason, 100)}"
         notes += [f"{', '.join(key)}: {why}" for why in (_whys(each) if good else _bounds(each))]
         rows.append((*(one_line(word, _NAME) for word in key), *figures))
-    heads = (*(name.title for name in names), *(figure.title for figure in _FIGURES))
+    heads = (*names, *(figure.title for figure in _FIGURES))
     right = frozenset(range(len(names) - 1, len(heads)))
     return Sheet("endpoints", (), Table(heads, tuple(rows), right), _notes(notes))
 
@@ -333,19 +326,13 @@ def _matrix(cells: Found) -> Sheet:
         groups.setdefault((cell.scale, cell.profile, cell.clients), {}).setdefault(cell.arm, []).append(result)
     tps = _FIGURES[-1]
     rows = tuple(
-        (
-            str(scale),
-            profile,
-            str(clients),
-            *(_figure(tps, groups[scale, profile, clients].get(arm, [])) for arm in arms),
-        )
-        for scale, profile, clients in groups
+        (*map(str, key), *(_figure(tps, results.get(arm, [])) for arm in arms)) for key, results in groups.items()
     )
     notes = [
         f"{arm}, scale {key[0]}, {key[1]}, {key[2]} clients: {why}"
-        for key in groups
+        for key, results in groups.items()
         for arm in arms
-        for why in _whys(groups[key].get(arm, []))
+        for why in _whys(results.get(arm, []))
     ]
     heads = ("scale", "profile", "clients", *(one_line(arm, _NAME) for arm in arms))
     return Sheet("tps", (), Table(heads, rows, frozenset({0, *range(2, len(heads))})), _notes(notes))
@@ -447,18 +434,14 @@ def _all(cells: Found) -> Sheet:
     return Sheet("", (), Table(("", "cell", "result", "doubts"), rows, frozenset({0})))
 
 
-class _Name(Struct, frozen=True):
-    title: str
-    text: Callable[[Cell], str]
-
-
-_NAMES: Final = (
-    _Name("scale", lambda cell: str(cell.scale)),
-    _Name("configuration", lambda cell: cell.arm),
-    _Name("profile", lambda cell: cell.profile),
-    _Name("endpoint", lambda cell: cell.endpoint),
-    _Name("clients", lambda cell: str(cell.clients)),
-)
+_NAMES: Final[Mapping[str, Callable[[Cell], str]]] = {
+    "scale": lambda cell: str(cell.scale),
+    "configuration": lambda cell: cell.arm,
+    "profile": lambda cell: cell.profile,
+    "endpoint": lambda cell: cell.endpoint,
+    "clients": lambda cell: str(cell.clients),
+}
+"""Columns that name a cell: heading, and its text."""
 
 
 def _place(cell: Cell, outcome: Outcome) -> tuple[int, ...]:
@@ -493,8 +476,7 @@ def _notes(words: Sequence[str]) -> tuple[str, ...]:
 
 def _figure(figure: RunFigure, results: Sequence[CellResult]) -> str:
     """Mean of the repeats that have it; a mark where a disk was the limit of one."""
-    known = [value for result in results if (value := figure.of(result)) is not None]
-    text = units.decimal(fmean(known) if known else None, figure.digits)
+    text = units.decimal(known_mean(map(figure.of, results)), figure.digits)
     return text + (_MARK if figure.title == "tps" and any(result.bound for result in results) else "")
 
 

@@ -36,7 +36,7 @@ from pgtop_tune.changes.model.restart import PendingParameter
 from pgtop_tune.compare.noise import FIGURES, history, load_fingerprint, measured_run
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.attribution import SurroundingsMeter
-from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, until_frames_show_it
+from pgtop_tune.experiment.load_run import ANSWER_S, BeforeEachRun, LoadRun, RunCell, until_frames_show_it
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, Arm, BoundPlan, Cell, Stage
 from pgtop_tune.experiment.plan.report import arm_words
@@ -199,7 +199,8 @@ class StageData:
 
     async def is_wanted(self, stage: Stage) -> bool:
         """Whether the stage wants it anew, or another scale is there."""
-        if not self._needs_pgbench():
+        profiles = {cell.profile for cell in self._plan.cells}
+        if all(self._parts.profiles[name].summary().dataset != "pgbench" for name in profiles):
             return False
         anew = stage.make_data and self._plan.data_per_configuration and stage.number not in self._made
         return anew or not await self._is_there(stage.scale)
@@ -211,7 +212,12 @@ class StageData:
             LoadProblem: It cannot be made, or tables of the operator's are in the way.
         """
         if self._plan.database == CURRENT_DATABASE:
-            await self._check_ours()
+            facts = await self._found()
+            if facts is not None and not facts.empty and not (self._tables and made_here(facts, self._oids)):
+                raise LoadProblem(
+                    f"the database holds pgbench's tables that this experiment did not make: {facts.describe()}",
+                    'name another database, or set database = "own" in the plan',
+                )
             self._note_tables(())
         self._told(f"making the data set, scale {stage.scale}")
         self._scale_there = None
@@ -226,10 +232,6 @@ class StageData:
         )
         self._log.write("made", data=to_builtins(made))
         self._made.add(stage.number)
-
-    def _needs_pgbench(self) -> bool:
-        profiles = {cell.profile for cell in self._plan.cells}
-        return any(self._parts.profiles[name].summary().dataset == "pgbench" for name in profiles)
 
     async def _is_there(self, scale: int) -> bool:
         if self._scale_there == scale:
@@ -257,14 +259,6 @@ class StageData:
         """Before they are made without numbers, and with them afterwards."""
         self._log.write("tables", there=True, oids=oids)
         self._tables, self._oids = True, oids
-
-    async def _check_ours(self) -> None:
-        found = await self._found()
-        if found is not None and not found.empty and not (self._tables and made_here(found, self._oids)):
-            raise LoadProblem(
-                f"the database holds pgbench's tables that this experiment did not make: {found.describe()}",
-                'name another database, or set database = "own" in the plan',
-            )
 
 
 def made_here(found: PgbenchFacts, oids: Collection[int]) -> bool:
@@ -460,7 +454,6 @@ def bound_by(frames: Sequence[Frame]) -> str:
     return f"{most}: {reached.get(most, 'busy')} in {100 * counts[most] / looks:.0f} % of the run"
 
 
-_ANSWER_S: Final = 120.0
 SPARE_BYTES: Final = 256 * 2**20
 """With less free on the disk of the data the experiment stops."""
 _NO_SPACE: Final = "No space left on device"
@@ -630,7 +623,7 @@ class ExperimentRun:
             found = await self._state()
             return True
 
-        if not await until(answers, _ANSWER_S):
+        if not await until(answers, ANSWER_S):
             raise ConnectionProblem("the server does not answer any more")
         return found
 

@@ -25,8 +25,6 @@ from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES, RATE_WINDOW_S
 from pgtop_tune.metrics.client_bound import client_bound
-from pgtop_tune.metrics.host import CPU_FOREIGN, CPU_STEAL
-from pgtop_tune.metrics.host_details import IO_OTHERS, IO_OWN
 from pgtop_tune.metrics.load import UNDER_WAY
 from pgtop_tune.metrics.server import checkpoints_between, client_backends, number
 from pgtop_tune.metrics.waits import wait_profile
@@ -146,7 +144,7 @@ class OpenBlock:
         for figure, part, whole in frame_sums(interval, seconds, loaded=self._loaded):
             self._sums.add(figure, part, whole)
         self._add_transactions(interval, line_before_s)
-        self._means.add_metrics(OF_OTHERS, interval, seconds)
+        self._means.add_metrics(OF_OTHERS.values(), interval, seconds)
         if (writes := CHECKPOINT_WRITES(interval)) is not None:
             self._means.add(CHECKPOINT_WRITES.id, seconds if writes > 0.0 else 0.0, seconds)
         if (cpu := interval.now(sections.cpu)) is not None:
@@ -201,7 +199,6 @@ class OpenBlock:
     def block(self, spoiled: str = "") -> Block:
         """What was measured so far."""
         merged = self._latencies.merged()
-        means = self._means.found
         return Block(
             arm=self.arm,
             began_ms=self._began_ms,
@@ -213,19 +210,16 @@ class OpenBlock:
             sums=dict(self._sums.sums),
             latencies=merged if merged.logged else None,
             waits={name: ms / self._waited for name, ms in self._waits.items()} if self._waited else {},
-            checkpoint=means.get(CHECKPOINT_WRITES.id),
-            foreign=means.get(CPU_FOREIGN.id),
-            steal=means.get(CPU_STEAL.id),
-            foreign_io=means.get(IO_OTHERS.id),
-            own_io=means.get(IO_OWN.id),
+            checkpoint=self._means.mean(CHECKPOINT_WRITES.id),
             cpus=self._cpus,
             generator=self._generator,
             spoiled=spoiled,
             statements=self._statements.foreign(),
             statements_ms=self._statements.all_ms(),
-            sessions=means.get(_SESSIONS),
-            clients=means.get(_CLIENTS),
+            sessions=self._means.mean(_SESSIONS),
+            clients=self._means.mean(_CLIENTS),
             whole_cycle=self.whole_cycle,
+            **self._means.of_others,
         )
 
 

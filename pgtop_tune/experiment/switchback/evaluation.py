@@ -37,7 +37,7 @@ from pgtop_tune.compare.statistics.switchback import (
     decide,
 )
 from pgtop_tune.compare.statistics.verdicts import TOO_SHORT, worded
-from pgtop_tune.experiment.attribution import Surroundings, attribution, over_all
+from pgtop_tune.experiment.attribution import Surroundings, attribution, known_mean, over_all
 from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, QUICK, Arm, Block, Pair
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -102,53 +102,43 @@ def ratios_of(of: Callable[[Block], float | None], pairs: Sequence[Pair]) -> lis
     return [math.log(b / a) for a, b in values if a and b and a > 0.0 and b > 0.0]
 
 
-def decided(row: FigureRow, paired: Paired, a: Sequence[Block], b: Sequence[Block]) -> FigureEffect:
-    """The figure that decides, with what its pairs say and its means over the blocks of either arm."""
-    return _figure(row, (a, b), paired.relative, (paired.low, paired.high), paired.verdict.value)
-
-
-def _figure(
-    row: FigureRow,
-    blocks: tuple[Sequence[Block], Sequence[Block]],
-    relative: float,
-    interval: tuple[float | None, float | None],
-    said: str,
+def _figure_effect(
+    row: FigureRow, pairs: Sequence[Pair], relative: float, low: float | None, high: float | None, said: str
 ) -> FigureEffect:
+    """Return what the pairs say of a figure, with its means over the blocks of either arm."""
     return FigureEffect(
         id=row.id,
         title=row.title,
         unit=row.unit,
         better=row.better,
-        a=_mean(row.of, blocks[0]),
-        b=_mean(row.of, blocks[1]),
+        a=known_mean(row.of(pair.a) for pair in pairs) or 0.0,
+        b=known_mean(row.of(pair.b) for pair in pairs) or 0.0,
         relative=relative,
-        low=interval[0],
-        high=interval[1],
+        low=low,
+        high=high,
         verdict=said,
     )
 
 
-def _mean(of: Callable[[Block], float | None], blocks: Sequence[Block]) -> float:
-    values = [value for block in blocks if (value := of(block)) is not None]
-    return fmean(values) if values else 0.0
-
-
-def together(
-    figures: Sequence[tuple[FigureRow, Sequence[float], Sequence[Block], Sequence[Block]]],
-) -> tuple[FigureEffect, ...]:
-    """Other figures, looked at once and judged together.
+def _together(figures: Sequence[tuple[FigureRow, Sequence[float]]], pairs: Sequence[Pair]) -> tuple[FigureEffect, ...]:
+    """Return other figures, looked at once and judged together.
 
     Args:
-        figures: Of each ln(B/A) of the pairs, or its change as `waits_of` has it, and the blocks of both arms.
+        figures: Each with ln(B/A) of the pairs, or its change as `waits_of` has it.
     """
-    effects = {row.id: effect for row, ratios, _, _ in figures if (effect := student(ratios)) is not None}
-    certain = certain_together({name: effect.chance or 0.0 for name, effect in effects.items()})
-    found = []
-    for row, _, a, b in figures:
-        if (effect := effects.get(row.id)) is not None:
-            said = worded(effect, row.better, row.id in certain, comparable=True, decisive=True)
-            found.append(_figure(row, (a, b), effect.relative, (effect.low, effect.high), said))
-    return tuple(found)
+    effects = [(row, effect) for row, ratios in figures if (effect := student(ratios)) is not None]
+    certain = certain_together({row.id: effect.chance or 0.0 for row, effect in effects})
+    return tuple(
+        _figure_effect(
+            row,
+            pairs,
+            effect.relative,
+            effect.low,
+            effect.high,
+            worded(effect, row.better, row.id in certain, comparable=True, decisive=True),
+        )
+        for row, effect in effects
+    )
 
 
 def student(ratios: Sequence[float]) -> Effect | None:
@@ -195,10 +185,13 @@ def waits_of(pairs: Sequence[Pair]) -> list[tuple[FigureRow, list[float]]]:
 
 
 def _wait(name: str) -> FigureRow:
-    def of(block: Block) -> float | None:
-        return block.waits.get(name, 0.0) if block.waits else None
-
-    return FigureRow(f"{_WAIT}{name}", f"budget {name}", "ms", Better.NEITHER, of)
+    return FigureRow(
+        id=f"{_WAIT}{name}",
+        title=f"budget {name}",
+        unit="ms",
+        better=Better.NEITHER,
+        of=lambda block: block.waits.get(name, 0.0) if block.waits else None,
+    )
 
 
 def _share_of_latency(name: str, pair: Pair) -> float:
@@ -327,8 +320,7 @@ def slower_calls(blocks: Sequence[Block], times: float, last: int) -> bool:
 
 def sums_of(pairs: Sequence[Pair]) -> tuple[SideSums, SideSums]:
     """What both arms counted."""
-    a, b = ([pair.a for pair in pairs], [pair.b for pair in pairs])
-    return _sums(a), _sums(b)
+    return _sums([pair.a for pair in pairs]), _sums([pair.b for pair in pairs])
 
 
 def _sums(blocks: Sequence[Block]) -> SideSums:
@@ -422,12 +414,11 @@ def evaluate(
         row = MAIN[TPS if mix is not None else objective]
     ratios = ratios_of(row.of, counted)
     paired = decide(ratios, higher_is_better=row.better is not Better.LOWER)
-    blocks = [pair.a for pair in counted], [pair.b for pair in counted]
-    main = decided(row, paired, *blocks)
+    main = _figure_effect(row, counted, paired.relative, paired.low, paired.high, paired.verdict.value)
     beside_main = (MAIN[TPS], *BESIDE) if decides else BESIDE
     beside_rows = [(each, ratios_of(each.of, counted)) for each in beside_main] + waits_of(counted) if final else []
-    others = together([(each, changes, *blocks) for each, changes in beside_rows])
-    seen = [block.surroundings for block in blocks[0]], [block.surroundings for block in blocks[1]]
+    others = _together(beside_rows, counted)
+    seen = [pair.a.surroundings for pair in counted], [pair.b.surroundings for pair in counted]
     unattributable, beside = attribution(
         *seen, paired.low, paired.high, higher_is_better=row.better is not Better.LOWER
     )
@@ -481,7 +472,7 @@ def _statements(
     """Time per call of each statement, judged together."""
     sums = sums_of(pairs)
     ids = dict.fromkeys((*sums[0].whole, *sums[1].whole))
-    effects = {id: student(ratios_of(_of_statement(id), pairs)) for id in mix.weights}
+    effects = {id: student(_statement_ratios(id, pairs)) for id in mix.weights}
     certain = certain_together({id: each.chance or 0.0 for id, each in effects.items() if each is not None})
 
     def said(id: str) -> str:
@@ -494,9 +485,9 @@ def _statements(
     return comparison_of(rows, sums, mix.weights, effect, main.verdict)
 
 
-def _of_statement(id: str) -> Callable[[Block], float | None]:
+def _statement_ratios(id: str, pairs: Sequence[Pair]) -> list[float]:
     measure = per_call(id)
-    return lambda block: measure(block.statements)
+    return ratios_of(lambda block: measure(block.statements), pairs)
 
 
 def _counted_pairs(pairs: Sequence[Pair]) -> tuple[tuple[Pair, ...], tuple[tuple[int, str], ...], bool]:

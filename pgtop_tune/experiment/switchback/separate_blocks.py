@@ -12,15 +12,16 @@ decides which block of a pair comes first, so that a level that wanders favours 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from statistics import fmean
-from typing import Final, Protocol
+from typing import Final
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import duration
 from pgtop_tune.bench.housekeeping import CHECKPOINT, PREWARM, TRUNCATE, VACUUM
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.changes.model.change import HostChange, ParameterChange
+from pgtop_tune.changes.model.change import ParameterChange
+from pgtop_tune.changes.ports import MachineControl, ParameterControl
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.switchback.arms import Arm, Arms, Pair, check_reaches
@@ -112,11 +113,7 @@ class ForeignLoad:
 # What must not be going on when a switchback begins.
 
 
-class _InForce(Protocol):
-    async def in_force(self) -> Sequence[ParameterChange | HostChange]: ...
-
-
-async def check_nothing_pending(*controls: _InForce) -> None:
+async def check_nothing_pending(*controls: ParameterControl | MachineControl) -> None:
     """Makes sure that no change reverts by itself while an experiment measures.
 
     Args:

@@ -18,7 +18,7 @@ from pgtop_tune.base.units import duration
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.experiment.attribution import Surroundings, attribution
+from pgtop_tune.experiment.attribution import attribution
 from pgtop_tune.experiment.noise_floor import known_floor, seen_in
 from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
 from pgtop_tune.experiment.switchback.arms import (
@@ -153,29 +153,19 @@ class Harm(Struct, frozen=True):
     """What B does to the load.
 
     Attributes:
-        words: The reason of the ending.
+        times: Its figure, of A's usual one.
+        words: Of that, without the reason below.
         unattributable: Why that cannot be put down to the parameters; "" where it can.
     """
 
+    times: float
     words: str
     unattributable: str = ""
 
-
-class Collapse(Struct, frozen=True):
-    """Two blocks of B in a row below half of each of A.
-
-    Attributes:
-        share: Throughput of B, of A's.
-        unattributable: Why that cannot be put down to the parameters; "" where it can.
-    """
-
-    share: float
-    unattributable: str
-
     @property
-    def words(self) -> str:
+    def reason(self) -> str:
         """The reason of the ending."""
-        return _stopped(f"B ran at {100.0 * self.share:.0f} % of A", self.unattributable)
+        return f"stopped: {self.words}{f'; {self.unattributable}' if self.unattributable else ''}"
 
 
 def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
@@ -186,25 +176,21 @@ def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
         objective: The figure that decides; a load that is judged by latency has a rate, and keeps its throughput.
     """
     if (collapse := collapsed(blocks, objective)) is not None:
-        return Harm(collapse.words, collapse.unattributable)
+        return collapse
     if objective == LATENCY and (found := _last_and_usual(blocks, lambda block: block.figure(LATENCY))) is not None:
         last, usual = found
         if min(last.values) >= _LONG * max(usual.values) > 0.0:
             times = fmean(last.values) / median(usual.values)
             because = _because(usual.blocks, last.blocks, 1.0 / times)
-            return Harm(_stopped(f"latency under B is {times:.1f} times that under A", because), because)
+            return Harm(times, f"latency under B is {times:.1f} times that under A", because)
     if (found := _last_and_usual(blocks, lambda block: block.figure(FAILED) or 0.0)) is not None:
         last, usual = found
         if min(last.values) >= max(usual.values) + _FAILED_POINTS:
-            return Harm(_stopped(f"{fmean(last.values):.0f} % of the transactions under B fail"))
+            return Harm(math.inf, f"{fmean(last.values):.0f} % of the transactions under B fail")
     return None
 
 
-def _stopped(words: str, unattributable: str = "") -> str:
-    return f"stopped: {words}{f'; {unattributable}' if unattributable else ''}"
-
-
-def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Collapse | None:
+def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
     """Where B's last two blocks were below half of each of A's before and among them; else None.
 
     Args:
@@ -220,16 +206,13 @@ def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Collapse | None:
     if objective == SAME_MIX and not slower_calls(blocks, 1.0 / _LOW, _IN_A_ROW):
         return None
     share = fmean(last.values) / median(usual.values)
-    return Collapse(share, _because(usual.blocks, last.blocks, share))
+    return Harm(share, f"B ran at {100.0 * share:.0f} % of A", _because(usual.blocks, last.blocks, share))
 
 
 def _because(usual: Sequence[Block], last: Sequence[Block], share: float) -> str:
     """Why a figure of B that is such a share of A's cannot be put down to the parameters; "" where it can."""
-    return attribution(_seen(usual), _seen(last), share - 1.0, share - 1.0)[0]
-
-
-def _seen(blocks: Sequence[Block]) -> list[Surroundings]:
-    return [block.surroundings for block in blocks]
+    sides = [block.surroundings for block in usual], [block.surroundings for block in last]
+    return attribution(*sides, share - 1.0, share - 1.0)[0]
 
 
 class _Of(Struct, frozen=True):
@@ -340,7 +323,9 @@ class Switchback:
                 reason = await self._frames.why(_LATE_S) or over.reason
             await self._look_at_plans(ending)
         except ConnectionProblem as problem:
-            ending, reason = Ending.ENDED, await self._trouble() or problem.message
+            # A restart shows once the server is back.
+            await self._frames.until(lambda: False, _LATE_S)
+            ending, reason = Ending.ENDED, self._frames.trouble or problem.message
         except PgtopError as problem:
             ending, reason = Ending.FAILED, problem.message
         finally:
@@ -382,11 +367,6 @@ class Switchback:
         if not kept and (left := await self._arms.restore(f"ab: {ending}")):
             self._note_afterwards(f"{NOT_PUT_BACK}: {left}")
         await self._load.stop()
-
-    async def _trouble(self) -> str:
-        """What frames say why the server does not answer; a restart shows once it is back."""
-        await self._frames.until(lambda: False, _LATE_S)
-        return self._frames.trouble
 
     async def _measure(self) -> None:
         """Pairs until there is a verdict. Always ends by raising `Over`, or a PgtopError."""
@@ -474,7 +454,7 @@ class Switchback:
             opened[arm] = await self._block(arm)
             self._blocks.append(opened[arm][0].block(opened[arm][1]))
             if (found := harm(self._blocks, self._objective)) is not None:
-                raise Over(Ending.NOT_ATTRIBUTABLE if found.unattributable else Ending.COLLAPSED, found.words)
+                raise Over(Ending.NOT_ATTRIBUTABLE if found.unattributable else Ending.COLLAPSED, found.reason)
         (a, a_spoiled), (b, b_spoiled) = opened[Arm.A], opened[Arm.B]
         pair = Pair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
         self._open.append((pair, a, b))
@@ -511,17 +491,12 @@ class Switchback:
         return self._lengths.settle_s + self._lengths.measured_s + _LATE_S
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> None:
-        if not await self._frames.until(self._ticking(condition), timeout_s):
-            self._check_trouble()
-
-    def _ticking(self, condition: Callable[[], bool]) -> Callable[[], bool]:
-        """The condition, and a new state each time it is looked at."""
-
         def look() -> bool:
             self._put()
             return condition()
 
-        return look
+        if not await self._frames.until(look, timeout_s):
+            self._check_trouble()
 
     def _check_trouble(self) -> None:
         if self._frames.trouble:

@@ -221,7 +221,7 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
     if (
         state.prediction is not None
         and throughput is not None
-        and (hit := inside_bounds(state.prediction, throughput)) is not None
+        and (hit := inside_bounds(state.prediction, throughput.low, throughput.high)) is not None
     ):
         found.append(f"prediction: {'inside' if hit else 'outside'} ({prediction_words(state.prediction)})")
     counted, measured = len(evaluation.counted), len(state.pairs)

@@ -13,12 +13,12 @@ from tests.experiment.switchback.test_evaluation import block
 
 def share_of_collapse(*blocks: Block) -> float | None:
     found = collapsed(blocks)
-    return None if found is None else found.share
+    return None if found is None else found.times
 
 
 def words(*blocks: Block, objective: str = TPS) -> str:
     found = harm(blocks, objective)
-    return "" if found is None else found.words
+    return "" if found is None else found.reason
 
 
 def test_two_blocks_of_b_below_half_are_a_collapse() -> None:

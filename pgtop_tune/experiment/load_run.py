@@ -6,7 +6,8 @@ import asyncio
 import math
 import resource
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError, ServerProblem
 from pgtop_tune.base.foreign_answers import decodes
-from pgtop_tune.bench.datasets.recognise import PgbenchFacts, found_variables, recognise_pgbench
+from pgtop_tune.bench.datasets.recognise import found_variables, recognise_pgbench
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.ports import SqlSession, safe_path
 from pgtop_tune.bench.profiles import Profile, with_variables
@@ -104,11 +105,8 @@ async def until_frames_show_it(open_sql_session: Callable[[], Awaitable[SqlSessi
     Raises:
         ConnectionProblem: It does not answer, or frames do not show it in time.
     """
-    sql_session = await open_sql_session()
-    try:
+    async with aclosing(await open_sql_session()) as sql_session:
         [[started_s]] = await sql_session.rows(_STARTED)
-    finally:
-        await sql_session.aclose()
 
     def shows(interval: Interval) -> bool:
         facts = sections.server(interval.newest)
@@ -179,7 +177,8 @@ async def pgbench_ready(sql_session: SqlSession) -> str:
     except ServerProblem:
         # Who may not read them is told so by pgbench.
         return ""
-    if facts is None or _nothing_in(facts):
+    # Without a primary key the number of rows is an estimate, 0 before the first ANALYZE.
+    if facts is None or facts.scale == 0 or facts.size_bytes == 0 or (facts.primary_keys and facts.rows == 0):
         missing = "it does not exist" if facts is None else facts.incomplete
         raise LoadProblem(
             f"the pgbench data set cannot be used: {missing}", "create it: pgtop-tune bench init --dataset pgbench"
@@ -192,17 +191,14 @@ async def pgbench_ready(sql_session: SqlSession) -> str:
     return f"the pgbench data set is incomplete: {facts.incomplete}" if facts.incomplete else ""
 
 
-def _nothing_in(facts: PgbenchFacts) -> bool:
-    # Without a primary key the number of rows is an estimate, 0 before the first ANALYZE.
-    return facts.scale == 0 or facts.size_bytes == 0 or (facts.primary_keys and facts.rows == 0)
-
-
 _FRAME_DEADLINE_S: Final = 20.0
 _LOOK_DEADLINE_S: Final = 5.0
 _AWAY_S: Final = 60.0
 _AGAIN_S: Final = 5.0
 _SILENCE_S: Final = 10.0
 """A server that says nothing for so long does not become quiet."""
+_COUNTED: Final = ("processed", "failed", "serialization_failures", "deadlock_failures", "skipped")
+"""Fields of pgbench's report that the facts of a run have as well."""
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
 OpenSqlSession = Callable[[], Awaitable[SqlSession]]
@@ -352,7 +348,10 @@ class LoadRun:
         ended_ms = _now_ms()
         shown = await self._keeper.until(_shows_the_end(run.number), _FRAME_DEADLINE_S)
         report = self._runner.report
-        facts = replace(_with_report(run.facts, report), logged=self._runner.log_statistics.lines)
+        facts = replace(run.facts, logged=self._runner.log_statistics.lines)
+        if report is not None:
+            counted = {name: getattr(report, name) for name in _COUNTED}
+            facts = replace(facts, **counted, scale=report.scale if facts.builtin else None)
         frames = self._keeper.frames
         evidence = evidence_of(frames if shown else self._with_the_rest(frames), run.number, facts)
         if evidence is None:
@@ -409,7 +408,11 @@ class LoadRun:
                 no_room = self._warn(*await self._will_not_fit(cell))
                 warnings = [*no_room, *await self._check_the_way(cell)]
                 tables = await find_tables(sql_session, cell.dataset)
-                must_be_there(cell, tables)
+                if cell.dataset and cell.target.direct and not tables:
+                    raise LoadProblem(
+                        f"there are no tables of the {cell.dataset} data set in {cell.target.endpoint.dbname}",
+                        f"create them first: pgtop-tune bench init --dataset {cell.dataset}",
+                    )
                 if cell.dataset == "pgbench" and cell.target.direct:
                     warnings += self._warn(await pgbench_ready(sql_session))
                 # A pooler lets no PGOPTIONS through; scripts of the operator's may want the path as it is.
@@ -429,12 +432,10 @@ class LoadRun:
                 await sql_session.aclose()
             if QUIET in before.housekeeping:
                 steps = (*steps, await self._wait_for_quiet(before.quiet_deadline_s))
-        names = tuple(table.name for table in tables)
-        unlogged = tuple(table.name for table in tables if table.unlogged)
         facts = replace(
             _facts(cell),
-            tables=names,
-            unlogged=unlogged,
+            tables=tuple(table.name for table in tables),
+            unlogged=tuple(table.name for table in tables if table.unlogged),
             housekeeping=steps,
             warnings=tuple(warnings),
             proven=proven,
@@ -610,29 +611,6 @@ def _facts(cell: RunCell) -> RunFacts:
         direct=cell.target.direct,
         elsewhere=cell.target.elsewhere,
     )
-
-
-def _with_report(facts: RunFacts, report: BenchReport | None) -> RunFacts:
-    if report is None:
-        return facts
-    return replace(
-        facts,
-        processed=report.processed,
-        failed=report.failed,
-        serialization_failures=report.serialization_failures,
-        deadlock_failures=report.deadlock_failures,
-        skipped=report.skipped,
-        scale=report.scale if facts.builtin else None,
-    )
-
-
-def must_be_there(cell: RunCell, tables: Sequence[DatasetTable]) -> None:
-    """Raises a LoadProblem where the server has no tables of the load's data set."""
-    if cell.dataset and cell.target.direct and not tables:
-        raise LoadProblem(
-            f"there are no tables of the {cell.dataset} data set in {cell.target.endpoint.dbname}",
-            f"create them first: pgtop-tune bench init --dataset {cell.dataset}",
-        )
 
 
 def _shows_the_end(number: int) -> Callable[[Interval], bool]:

@@ -20,7 +20,6 @@ from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_result import (
     Doubt,
-    GeneratorLoad,
     LatencyOf,
     LatencySummary,
     RunFacts,
@@ -29,6 +28,7 @@ from pgtop_tune.model.run_result import (
     ScriptFile,
 )
 
+_FAILURES: Final = ("serialization", "deadlock")
 _AS_SHIPPED: Final = ("default", "override", "client", "session")
 """pg_settings.source of what nobody has set for the server."""
 
@@ -61,7 +61,7 @@ def record_of(
         report: pgbench's own, None where it printed none.
         output: stdout and stderr, bounded. Foreign text.
     """
-    run = evidence.run
+    run, server = evidence.run, _server(evidence)
     seconds = [line.tps for line in evidence.progress]
     figures = report or BenchReport()
     partial_tps = fmean(seconds) if seconds else None
@@ -72,7 +72,7 @@ def record_of(
         spec=asked.spec,
         command=run.command,
         pgbench_version=run.pgbench_version,
-        server_version=_server_version(evidence.frames),
+        server_version=server.get("version", ""),
         state=run.state,
         exit_status=run.exit_status,
         message=run.message,
@@ -87,7 +87,7 @@ def record_of(
         else figures.average_connection_ms,
         processed=figures.processed,
         failed=figures.failed,
-        failures=_failures(figures),
+        failures={kind: count for kind in _FAILURES if (count := getattr(figures, f"{kind}_failures")) is not None},
         scripts=asked.scripts,
         report=report,
         latencies=_latencies(evidence.latencies),
@@ -96,11 +96,11 @@ def record_of(
         progress=evidence.progress,
         steady=evidence.steady,
         spread=spread(seconds),
-        generator=_generator(evidence),
+        generator=evidence.generator if evidence.progress else None,
         doubts=doubts(evidence),
         facts=evidence.facts,
         host=_host(evidence.frames),
-        server=_server(evidence),
+        server=server,
         stdout=without_secrets(output[0]),
         stderr=without_secrets(output[1]),
         machine=run.machine,
@@ -161,20 +161,6 @@ def _by_script(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
     )
 
 
-def _failures(report: BenchReport) -> Mapping[str, int]:
-    kinds = {"serialization": report.serialization_failures, "deadlock": report.deadlock_failures}
-    return {kind: count for kind, count in kinds.items() if count is not None}
-
-
-def _generator(evidence: RunEvidence) -> GeneratorLoad | None:
-    return evidence.generator if evidence.progress else None
-
-
-def _server_version(frames: Sequence[Frame]) -> str:
-    found = [facts for frame in frames if not isinstance(facts := sections.server(frame), Unavailable)]
-    return found[-1].version if found else ""
-
-
 def _host(frames: Sequence[Frame]) -> Mapping[str, Any]:
     hosts = [frame.host for frame in frames if not isinstance(frame.host, Unavailable)]
     facts = [host.facts for host in hosts if not isinstance(host.facts, Unavailable)]
@@ -191,12 +177,12 @@ def _host(frames: Sequence[Frame]) -> Mapping[str, Any]:
 
 def _server(evidence: RunEvidence) -> Mapping[str, Any]:
     """Facts of the server and everything that was set for it, as SHOW prints it."""
-    found = [facts for frame in evidence.frames if not isinstance(facts := sections.server(frame), Unavailable)]
-    if not found:
+    readings = [facts for frame in evidence.frames if not isinstance(facts := sections.server(frame), Unavailable)]
+    if not readings:
         return {}
     looks = evidence.readings(sections.parameters)
-    rows = looks[-1].parameters if looks else ()
-    facts = found[-1]
+    rows = [row for row in looks[-1].parameters if row.source not in _AS_SHIPPED] if looks else []
+    facts = readings[-1]
     return {
         "version": facts.version,
         "endpoint": facts.endpoint,
@@ -207,6 +193,6 @@ def _server(evidence: RunEvidence) -> Mapping[str, Any]:
         "local": facts.local,
         "build": facts.build,
         "extensions": list(facts.extensions),
-        "settings": {row.name: row.shown for row in rows if row.source not in _AS_SHIPPED},
-        "set_by": {row.name: row.sourcefile or row.source for row in rows if row.source not in _AS_SHIPPED},
+        "settings": {row.name: row.shown for row in rows},
+        "set_by": {row.name: row.sourcefile or row.source for row in rows},
     }

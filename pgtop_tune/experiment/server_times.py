@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from msgspec import Struct
@@ -86,11 +87,8 @@ class ServerClock:
     async def before(self, user: str, database: str) -> CounterReading:
         """The counters now; why not, where they cannot be had."""
         try:
-            sql_session = await self._open_sql_session()
-            try:
+            async with aclosing(await self._open_sql_session()) as sql_session:
                 return await _look(sql_session, user, database)
-            finally:
-                await sql_session.aclose()
         except PgtopError as problem:
             return CounterReading({}, problem.message)
 
@@ -99,8 +97,7 @@ class ServerClock:
         if before.problem:
             return ServerTimes(problem=before.problem)
         try:
-            sql_session = await self._open_sql_session()
-            try:
+            async with aclosing(await self._open_sql_session()) as sql_session:
                 now = await _look(sql_session, user, database)
                 grown = {
                     queryid: each
@@ -108,8 +105,6 @@ class ServerClock:
                     if (each := _grown(before.counted.get(queryid), counted)) is not None
                 }
                 texts = await sql_session.rows(await _with_schema(sql_session, _TEXTS), (list(grown),))
-            finally:
-                await sql_session.aclose()
         except PgtopError as problem:
             return ServerTimes(problem=problem.message)
         return ServerTimes(rows=matched(report, {int(str(queryid)): str(text) for queryid, text in texts}, grown))

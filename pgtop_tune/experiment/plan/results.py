@@ -46,12 +46,8 @@ def read_entries(directory: Path) -> tuple[dict[str, Any], ...]:
     """
     try:
         return tuple(entries(read_own(directory / FILE)))
-    except NotOurs as why:
-        raise JournalProblem(str(why), why.hint) from None
-    except OSError as problem:
-        raise JournalProblem(
-            f"{directory / FILE}: {problem.strerror}", "`experiment status` lists experiments"
-        ) from None
+    except (NotOurs, OSError) as problem:
+        raise _unusable(directory / FILE, problem, "`experiment status` lists experiments") from None
 
 
 def entries(data: bytes) -> Iterator[dict[str, Any]]:
@@ -96,26 +92,15 @@ class ExperimentLog:
             private(directory / RUNS)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor: Final = os.open(path, flags, 0o600)
-        except NotOurs as why:
-            raise JournalProblem(str(why), why.hint) from None
-        except OSError as problem:
-            raise JournalProblem(f"{path}: {problem.strerror}", "XDG_STATE_HOME names another directory") from None
+        except (NotOurs, OSError) as problem:
+            raise _unusable(path, problem, "XDG_STATE_HOME names another directory") from None
         try:
             check_own(path, self._descriptor)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            data = path.read_bytes()
-            os.ftruncate(self._descriptor, complete(data))
-        except NotOurs as why:
+            os.ftruncate(self._descriptor, complete(path.read_bytes()))
+        except (NotOurs, OSError) as problem:
             os.close(self._descriptor)
-            raise JournalProblem(str(why), why.hint) from None
-        except BlockingIOError:
-            os.close(self._descriptor)
-            raise JournalProblem(
-                "another process runs this experiment", "`experiment status` shows how far it is"
-            ) from None
-        except OSError as problem:
-            os.close(self._descriptor)
-            raise JournalProblem(f"{path}: {problem.strerror}") from None
+            raise _unusable(path, problem, "") from None
 
     def __enter__(self) -> Self:
         return self
@@ -141,6 +126,14 @@ class ExperimentLog:
             os.ftruncate(self._descriptor, size)
             words = problem.strerror or str(problem)
             raise JournalProblem(f"{self.directory / FILE} cannot be written: {words}", "free some space") from None
+
+
+def _unusable(path: Path, problem: NotOurs | OSError, hint: str) -> JournalProblem:
+    if isinstance(problem, NotOurs):
+        return JournalProblem(str(problem), problem.hint)
+    if isinstance(problem, BlockingIOError):
+        return JournalProblem("another process runs this experiment", "`experiment status` shows how far it is")
+    return JournalProblem(f"{path}: {problem.strerror}", hint)
 
 
 def new_directory(plan: str) -> Path:

@@ -12,7 +12,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Final, Protocol
 
@@ -240,11 +240,8 @@ class StageData:
         return found is not None and found.scale == scale and not found.incomplete and found.primary_keys
 
     async def _found(self) -> PgbenchFacts | None:
-        sql_session = await self._parts.open_sql_session()
-        try:
+        async with aclosing(await self._parts.open_sql_session()) as sql_session:
             return await recognise_pgbench(sql_session)
-        finally:
-            await sql_session.aclose()
 
     async def _note_what_is_there(self) -> None:
         """Whole or in part, it is ours; what comes later in its place is not."""
@@ -608,11 +605,8 @@ class ExperimentRun:
             self._told(f"cell {result.number}: {result.tps:.2f} tps{bound}{foreign_words(result)}")
 
     async def _state(self) -> dict[str, str]:
-        sql_session = await self._parts.open_sql_session()
-        try:
+        async with aclosing(await self._parts.open_sql_session()) as sql_session:
             return await server_state(sql_session)
-        finally:
-            await sql_session.aclose()
 
     async def _state_soon(self) -> dict[str, str]:
         """The state of a server that may just be restarted."""

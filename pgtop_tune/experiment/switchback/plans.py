@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -102,12 +103,12 @@ class StatementPlans:
 
 def to_plan(found: StatementComparison, seen: StatementsSeen) -> dict[str, StatementToPlan]:
     """Those of the fixed set with most time on the server, under either arm."""
-    rows = sorted((row for row in found.rows if row.fixed), key=_time, reverse=True)
+    rows = sorted((row for row in found.rows if row.fixed), key=_total_ms, reverse=True)
     named = [(row, seen.names[row.id]) for row in rows[:MOST_PLANNED] if row.id in seen.names]
     return {row.id: StatementToPlan(row.text, name.datname or "", name.usename or "") for row, name in named}
 
 
-def _time(row: StatementRow) -> float:
+def _total_ms(row: StatementRow) -> float:
     return row.calls_a * (row.a_ms or 0.0) + row.calls_b * (row.b_ms or 0.0)
 
 
@@ -161,27 +162,19 @@ def plan_remarks(pairs: Sequence[PlanPair]) -> list[str]:
         for pair in pairs
         if pair.changed
     ]
-    same = sum(1 for pair in pairs if not pair.changed and not pair.problem)
-    if same:
+    if same := sum(not pair.changed and not pair.problem for pair in pairs):
         found.append(f"plans that are the same under A and B: {same}")
-    problems: dict[str, int] = {}
-    for pair in pairs:
-        if pair.problem:
-            problems[pair.problem] = problems.get(pair.problem, 0) + 1
+    problems = Counter(pair.problem for pair in pairs if pair.problem)
     return found + [f"statements without a plan: {count} ({one_line(why, 200)})" for why, count in problems.items()]
 
 
 def _change(pair: PlanPair) -> str:
-    return f"plan changed, {_slower(pair)}"
-
-
-def _slower(pair: PlanPair) -> str:
     if pair.times is None or not pair.certain:
-        return "time per call not certainly different"
+        return "plan changed, time per call not certainly different"
     word, times = ("slower", pair.times) if pair.times > 1.0 else ("faster", 1.0 / pair.times)
     if times < _TIMES:
-        return f"{100.0 * abs(pair.times - 1.0):.0f} % {word} per call"
-    return f"{times:.0f}x {word} per call" if times >= _MANY else f"{times:.1f}x {word} per call"
+        return f"plan changed, {100.0 * abs(pair.times - 1.0):.0f} % {word} per call"
+    return f"plan changed, {times:.{0 if times >= _MANY else 1}f}x {word} per call"
 
 
 def nodes_changed(pair: PlanPair) -> str:

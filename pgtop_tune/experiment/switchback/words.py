@@ -82,7 +82,8 @@ class ShownStates:
         found = replace(
             found,
             details="\n".join((result, *(["", *notes] if notes else []))),
-            ending=_ending_of_shown(state) if over else "",
+            # An end of load or server is told by its reason: that is the news.
+            ending=(state.reason if state.ending is Ending.ENDED else "") or str(state.ending) if over else "",
             problem=state.left_in_force,
         )
         evaluation = state.evaluation
@@ -98,11 +99,6 @@ class ShownStates:
             counted=paired.pairs,
             better=state.ending is Ending.BETTER and not evaluation.trade,
         )
-
-
-def _ending_of_shown(state: SwitchbackState) -> str:
-    """What of load and server has ended is the news."""
-    return state.reason if state.ending is Ending.ENDED and state.reason else str(state.ending)
 
 
 def is_over(state: SwitchbackState) -> bool:
@@ -125,26 +121,23 @@ class Narrator:
 
     def lines(self, state: SwitchbackState) -> Iterator[str]:
         """What is new."""
+        clock = _clock(state.elapsed_s)
         for note in state.notes[self._notes :]:
-            yield f"{_clock(state)}  {note}"
+            yield f"{clock}  {note}"
         self._notes = len(state.notes)
         if len(state.pairs) > self._pairs and state.evaluation is not None:
             self._pairs = len(state.pairs)
-            yield f"{_clock(state)}  pair {state.pairs[-1].number}: {estimate(state.evaluation, state.pairs)}"
+            yield f"{clock}  pair {state.pairs[-1].number}: {estimate(state.evaluation, state.pairs)}"
         if state.phase is not self._phase and state.phase in _SAID:
-            yield f"{_clock(state)}  {state.phase}"
+            yield f"{clock}  {state.phase}"
         self._phase = state.phase
         block = (state.pair, state.arm)
         if state.phase is Phase.MEASURING and state.arm is not None and block != self._block:
             self._block = block
-            yield f"{_clock(state)}  pair {state.pair}, {state.arm}: measuring, {_clock_s(state.remaining_s)} remain"
+            yield f"{clock}  pair {state.pair}, {state.arm}: measuring, {_clock(state.remaining_s)} remain"
 
 
-def _clock(state: SwitchbackState) -> str:
-    return _clock_s(state.elapsed_s)
-
-
-def _clock_s(seconds: float) -> str:
+def _clock(seconds: float) -> str:
     return units.clock(seconds).removeprefix("00:")
 
 
@@ -262,26 +255,24 @@ def of_evaluation(evaluation: Evaluation, ending: Ending, slow: str) -> list[str
     ]
 
 
-def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
-    for effect in (evaluation.main, *evaluation.others):
-        yield (
-            effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.relative),
-            _interval(effect), _SAID_AT_THE_END.get(effect.verdict, effect.verdict),
-        )  # fmt: skip
-    for title, a, b in surroundings_rows(*evaluation.surroundings):
-        yield title, a, b, "", "", ""
-
-
 def _table(evaluation: Evaluation) -> tables.Table:
-    return tables.Table(_HEADS, tuple(_rows(evaluation)))
+    rows = [
+        (
+            effect.title,
+            _value(effect, effect.a),
+            _value(effect, effect.b),
+            _share(effect.relative),
+            "" if effect.low is None or effect.high is None else f"{_share(effect.low)} … {_share(effect.high)}",
+            _SAID_AT_THE_END.get(effect.verdict, effect.verdict),
+        )
+        for effect in (evaluation.main, *evaluation.others)
+    ]
+    rows += [(title, a, b, "", "", "") for title, a, b in surroundings_rows(*evaluation.surroundings)]
+    return tables.Table(_HEADS, tuple(rows))
 
 
 def _of_budget(evaluation: Evaluation) -> list[str]:
     return [_BUDGET] if any(effect.of_latency for effect in evaluation.others) else []
-
-
-def _interval(effect: FigureEffect) -> str:
-    return "" if effect.low is None or effect.high is None else f"{_share(effect.low)} … {_share(effect.high)}"
 
 
 def _value(effect: FigureEffect, value: float) -> str:

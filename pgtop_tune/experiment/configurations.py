@@ -70,7 +70,10 @@ class StandingValues:
         """
         if not self.differs(values):
             if self._set_id:
-                await self._prolong(within_s)
+                if not self._settings.issuperset(self.values):
+                    await self._door.begin_deadline(self._set_id, within_s)
+                if self._machine is not None and not self._settings.isdisjoint(self.values):
+                    await self._machine.begin_deadline(self._set_id, within_s)
             return
         await self.revert("other values follow")
         if not values:
@@ -88,12 +91,6 @@ class StandingValues:
             terms,
         )
         self.values = dict(values)
-
-    async def _prolong(self, within_s: float) -> None:
-        if not self._settings.issuperset(self.values):
-            await self._door.begin_deadline(self._set_id, within_s)
-        if self._machine is not None and not self._settings.isdisjoint(self.values):
-            await self._machine.begin_deadline(self._set_id, within_s)
 
     async def revert(self, why: str) -> None:
         """Takes them out of force; a server that is away is waited for. Raises as `to`."""

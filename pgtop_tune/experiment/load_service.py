@@ -32,7 +32,7 @@ from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, OpenSqlSession, RunCell, UnderWay
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, OpenSqlSession, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.series import Series, Steps, cells, curves, parse_steps
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
@@ -90,22 +90,17 @@ class _Pgbench:
         self._service = service
 
     async def found(self, sql_session: SqlSession) -> DatasetFound:
-        facts = await recognise_pgbench(sql_session)
-        return (
-            DatasetFound("pgbench")
-            if facts is None
-            else DatasetFound("pgbench", f"scale {facts.scale}", facts.incomplete)
-        )
+        if (facts := await recognise_pgbench(sql_session)) is None:
+            return DatasetFound("pgbench")
+        return DatasetFound("pgbench", f"scale {facts.scale}", facts.incomplete)
 
     async def look(self, sql_session: SqlSession, size: str) -> SeenDataSet:
         scale, facts = _scale(size), await recognise_pgbench(sql_session)
-        freed = 0 if facts is None else facts.size_bytes
-        dropped = "" if facts is None or facts.empty else facts.describe()
         return SeenDataSet(
             title=f"scale {scale}",
             estimated_bytes=estimated_bytes(scale, self._SHAPE),
-            freed_bytes=freed,
-            dropped=dropped,
+            freed_bytes=0 if facts is None else facts.size_bytes,
+            dropped="" if facts is None or facts.empty else facts.describe(),
         )
 
     async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised:
@@ -126,12 +121,9 @@ class _Bus:
         self._service = service
 
     async def found(self, sql_session: SqlSession) -> DatasetFound:
-        facts = await recognise_bus(sql_session)
-        return (
-            DatasetFound("bus")
-            if facts is None
-            else DatasetFound("bus", f"{count(facts.tickets)} tickets", facts.incomplete)
-        )
+        if (facts := await recognise_bus(sql_session)) is None:
+            return DatasetFound("bus")
+        return DatasetFound("bus", f"{count(facts.tickets)} tickets", facts.incomplete)
 
     async def look(self, sql_session: SqlSession, size: str) -> SeenDataSet:
         plan, facts = BusPlan(tickets=parse_size(size)), await recognise_bus(sql_session)
@@ -248,7 +240,6 @@ class DataSetService:
         needed, there = room.needed_bytes, room.available_bytes
         if there is not None and there < needed:
             raise LoadProblem(f"about {size(needed)} of disk will be needed, and {size(there)} are free", _UNLIKELY)
-        database = self.endpoint().dbname
         return MakingPreview(
             title=seen.title,
             needed_bytes=needed,
@@ -256,7 +247,7 @@ class DataSetService:
             why=room.why,
             dropped=seen.dropped,
             note=seen.note,
-            database=database,
+            database=self.endpoint().dbname,
         ), seen
 
 
@@ -301,7 +292,7 @@ class LoadService:
         self._keeper = keeper
         self._datasets = datasets
         self._endpoint = endpoint
-        self._run = LoadRun(runner, keeper, open_sql_session, self._told, one_server=False)
+        self._run = LoadRun(runner, keeper, open_sql_session, lambda words: self._set(detail=words), one_server=False)
         self._state = LoadState()
         self._task: asyncio.Task[None] | None = None
 
@@ -333,7 +324,11 @@ class LoadService:
             self._end()
             raise
         self._set(series=self._series("", 1))
-        self._go(self._watch(run))
+
+        async def finish() -> None:
+            self._keep(await self._run.finish(run))
+
+        self._go(finish())
 
     async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
         """See `LoadControl.start_steps`."""
@@ -369,7 +364,12 @@ class LoadService:
             raise LoadProblem(f"{preview.database} holds {preview.dropped}", "confirm that it will be dropped")
         self._begin("making", preview.title)
         self._set(made=None)
-        self._go(self._make(plan, replace))
+
+        async def make() -> None:
+            made = await self._datasets.make(plan, replace=replace, tell=lambda progress: self._set(making=progress))
+            self._set(made=made)
+
+        self._go(make())
 
     async def aclose(self) -> None:
         """Ends everything; nothing waits for frames any more."""
@@ -417,9 +417,6 @@ class LoadService:
                 self._set(series=replace(series, over=True))
             self._end(problem)
 
-    async def _watch(self, run: UnderWay) -> None:
-        self._keep(await self._run.finish(run))
-
     async def _measure(self, plan: tuple[RunCell, ...], steps: Steps, before: BeforeEachRun) -> None:
         def began(number: int, cell: RunCell) -> None:
             clients, rate = cell.spec.clients, cell.spec.rate_per_s
@@ -430,12 +427,6 @@ class LoadService:
 
         series = Series(self._run, plan, before, began, self._keep)
         await series.measure()
-
-    async def _make(self, plan: MakingPlan, agreed: bool) -> None:
-        def told(progress: MakingProgress) -> None:
-            self._set(making=progress)
-
-        self._set(made=await self._datasets.make(plan, replace=agreed, tell=told))
 
     def _series(self, axis: str, asked: int) -> LoadSeries:
         before = self._state.series
@@ -448,9 +439,6 @@ class LoadService:
         found = curves(results, Steps(series.axis, ()) if series.axis else None)
         points, knee = (found[0].points, found[0].knee) if found else ((), None)
         self._set(series=replace(series, results=results, points=points, knee=knee))
-
-    def _told(self, words: str) -> None:
-        self._set(detail=words)
 
     def _set(self, **changed: Any) -> None:
         self._state = replace(self._state, **changed)

@@ -27,6 +27,7 @@ from pgtop_tune.compare.sides.material import ComparedRun
 from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, LOOKS, SPENT
 from pgtop_tune.compare.statistics.effect import RunNoise, autocorrelation_time, half_width, t_quantile
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, Paired, bound, decide
+from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.host import CPU_FOREIGN
@@ -199,7 +200,6 @@ def floor_of(run: ComparedRun, seen: Seen, coin: random.Random) -> Floor:
     writing = [_writing(seen, first_s + place * step_s) for place in range(len(values))]
     ratios, left_out = _pairs(values, writing, max(BLOCK_S // step_s, 1), coin)
     paired = decide(ratios)
-    foreign = [each.foreign_cpu for second, each in seen.items() if second >= first_s and each.foreign_cpu is not None]
     begins = [at_s for at_s in run.checkpoints_s or () if at_s >= 0.0]
     kept = NoiseFloor(
         at_ms=run.began_ms,
@@ -210,7 +210,7 @@ def floor_of(run: ComparedRun, seen: Seen, coin: random.Random) -> Floor:
         variance=long_run_variance(values) * step_s,
         checkpoint_period_s=median(b - a for a, b in pairwise(begins)) if len(begins) > 1 else None,
         checkpoint_depth=_depth(values, writing),
-        foreign_cpu=fmean(foreign) if foreign else None,
+        foreign_cpu=known_mean(each.foreign_cpu for second, each in seen.items() if second >= first_s),
         steady=run.steady,
     )
     return Floor(kept=kept, paired=paired, left_out=left_out, doubts=tuple(doubt.id for doubt in run.doubts))

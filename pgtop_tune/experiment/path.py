@@ -274,11 +274,6 @@ def _of_pooler(facts: PathFacts) -> int:
     return facts.clients + servers + _OWN_FILES
 
 
-def _of_proxy(facts: PathFacts) -> int:
-    """Each client is a connection on both sides."""
-    return 2 * facts.clients + _OWN_FILES
-
-
 def _ports(facts: PathFacts) -> Iterator[PathLimit]:
     """Each connection takes a port of the machine it is opened on, and for some time after it was closed."""
     ports = facts.ports
@@ -317,7 +312,8 @@ of its own, so that the number of clients does not count."""
 _NEEDS: Final[Mapping[str, Callable[[PathFacts], int]]] = {
     "pgbouncer": _of_pooler,
     "pgcat": _of_pooler,
-    _PROXY: _of_proxy,
+    # Each client is a connection on both sides.
+    _PROXY: lambda facts: 2 * facts.clients + _OWN_FILES,
     "postgres": lambda facts: _BACKEND_FILES,
 }
 """Program → files it needs; of others nobody knows."""

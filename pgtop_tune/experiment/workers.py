@@ -316,7 +316,6 @@ def answer_of(data: bytes) -> Any:
 
 _ADDRESS: Final = re.compile(r"(tcp|tls)://[^/\s]+:[0-9]{1,5}")
 _CONNECT_S: Final = 15.0
-_LOOK_S: Final = 1.0
 _STOPS_S: Final = 150.0
 _WORDS: Final = 300
 
@@ -383,7 +382,7 @@ class DaskWorkers:
         )
         result = asyncio.ensure_future(future.result())
         try:
-            while not (await asyncio.wait((result,), timeout=_LOOK_S))[0]:
+            while not (await asyncio.wait((result,), timeout=LOOK_S))[0]:
                 if address not in (await self._addresses()).values():
                     raise WorkerGone(f"the worker of {server} ended under the unit")
             return _answer(result.result(), server)

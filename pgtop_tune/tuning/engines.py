@@ -36,14 +36,14 @@ _SECTION: Final = 0.382
 
 def climb(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
     """Moves `search.best` wherever a race is won."""
-    clear = [knob for knob in order if knob.effect is None or _clearly(search, knob)]
+    clear = [
+        knob
+        for knob in order
+        if knob.effect is None or abs(knob.effect) > _CLEAR * search.spread.sd() / math.sqrt(max(knob.rows, 1))
+    ]
     yield from _jump(search, [knob for knob in clear if knob.effect is not None and search.free(knob.place)])
     for knobs in (clear, order):
         yield from _passes(search, knobs)
-
-
-def _clearly(search: Search, knob: Favoured) -> bool:
-    return abs(knob.effect or 0.0) > _CLEAR * search.spread.sd() / math.sqrt(max(knob.rows, 1))
 
 
 def _jump(search: Search, knobs: Sequence[Favoured]) -> Asking[None]:
@@ -140,20 +140,14 @@ def _refine(search: Search, place: int) -> Asking[None]:
 
 def _bracket(search: Search, place: int) -> tuple[int, int]:
     """The nearest levels on both sides that lost a race; beyond the ends of the grid where none did."""
-    now, beaten = search.best[place], _beaten(search, place)
-    last = len(search.space.dimensions[place].levels)
-    return max((each for each in beaten if each < now), default=-1), min(
-        (each for each in beaten if each > now), default=last
-    )
-
-
-def _beaten(search: Search, place: int) -> Sequence[int]:
-    """Levels that lost a race of this dimension."""
-    return [
+    now, last = search.best[place], len(search.space.dimensions[place].levels)
+    beaten = [
         (raced.against if raced.accepted else raced.candidate)[place]
         for raced in search.races
         if search.space.differing(raced.candidate, raced.against) == (place,)
     ]
+    low = max((level for level in beaten if level < now), default=-1)
+    return low, min((level for level in beaten if level > now), default=last)
 
 
 # Bayesian search with Optuna, by ask and tell; optional packages, imported when it runs.

@@ -108,6 +108,10 @@ class Space(Struct, frozen=True, dict=True):
         """Places of the dimensions that differ."""
         return tuple(place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
 
+    def differing_names(self, one: Point, other: Point) -> list[str]:
+        """Names of the dimensions that differ."""
+        return [self.dimensions[place].name for place in self.differing(one, other)]
+
     def restarts(self, one: Point, other: Point) -> bool:
         """Whether going from one point to the other takes a restart."""
         return any(self.dimensions[place].restart for place in self.differing(one, other))

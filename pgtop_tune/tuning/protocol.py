@@ -215,7 +215,7 @@ class Tuning:
         self.events: list[Event] = []
         self._search = Search(plan, allowed)
         self._steps = _search(self._search)
-        self._now: Evaluation | Result = self._advance(None)
+        self._now = self._advanced(lambda: next(self._steps))
 
     @classmethod
     def replay(
@@ -262,10 +262,7 @@ class Tuning:
         search, space = self._search, self._search.space
         values = space.values(search.best)
         return Progress(
-            values={
-                space.dimensions[place].name: values[space.dimensions[place].name]
-                for place in space.differing(search.best, space.start)
-            },
+            values={name: values[name] for name in space.differing_names(search.best, space.start)},
             evaluations=len(search.tried), spent=search.spent, budget=search.plan.budget,
             evaluation_sd=search.spread.sd(),
         )  # fmt: skip
@@ -279,7 +276,7 @@ class Tuning:
         if isinstance(self._now, Result):
             raise ValueError("the search is over")
         self.events.append(Told(self._now.candidate, self._now.against, outcome))
-        self._now = self._advance(outcome)
+        self._now = self._advanced(lambda: self._steps.send(outcome))
 
     def release(self, knob: str) -> None:
         """Another session has changed the knob: the search lets go of it. The pending evaluation is void.
@@ -291,7 +288,7 @@ class Tuning:
             return
         self._search.release(knob)
         self.events.append(Released(knob))
-        self._now = self._thrown(LetGo())
+        self._now = self._advanced(lambda: self._steps.throw(LetGo()))
 
     def conditions_changed(self, words: str, took: float) -> None:
         """The pending evaluation is void, and made again; the noise or the confirmation under way begins anew."""
@@ -300,24 +297,15 @@ class Tuning:
         self._search.spent += took
         self._search.changes.append(words)
         self.events.append(NewConditions(words, took))
-        self._now = self._thrown(Void())
-
-    def _advance(self, outcome: Outcome | None) -> Evaluation | Result:
-        try:
-            return next(self._steps) if outcome is None else self._steps.send(outcome)
-        except StopIteration as over:
-            return self._over(over)
-
-    def _thrown(self, why: Exception) -> Evaluation | Result:
-        try:
-            return self._steps.throw(why)
-        except StopIteration as over:
-            return self._over(over)
+        self._now = self._advanced(lambda: self._steps.throw(Void()))
 
     @staticmethod
-    def _over(over: StopIteration) -> Result:
-        result: Result = over.value
-        return result
+    def _advanced(step: Callable[[], Evaluation]) -> Evaluation | Result:
+        try:
+            return step()
+        except StopIteration as over:
+            result: Result = over.value
+            return result
 
 
 def _search(search: Search) -> Asking[Result]:
@@ -461,7 +449,7 @@ _NOT_BETTER: Final = "No setting was truly better; the start is kept."
 def _changes(search: Search) -> str:
     space = search.space
     before, after = space.values(space.start), space.values(search.best)
-    names = [space.dimensions[place].name for place in space.differing(search.best, space.start)]
+    names = space.differing_names(search.best, space.start)
     return ", ".join(f"{name} {before[name]}→{after[name]}" for name in names)
 
 
@@ -480,8 +468,7 @@ def _result(
     needed: float | None = None,
 ) -> Result:
     space = search.space
-    names = [space.dimensions[place].name for place in space.differing(search.best, space.start)]
-    kept = names if ending is Ending.BETTER else []
+    kept = space.differing_names(search.best, space.start) if ending is Ending.BETTER else []
     beyond = [
         (space.dimensions[place].name, f"beyond the {MOST_KNOBS} of the screen")
         for place in ranked.worth_trying[MOST_KNOBS:]

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from statistics import fmean, stdev
-from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -245,9 +244,7 @@ class Fate(StrEnum):
     WENT_BACK = "went back"
 
 
-_FINISHES: Final[Mapping[Fate, Finish]] = MappingProxyType(
-    {Fate.EARNED: Finish.ACCEPTED, Fate.KEPT: Finish.UNCLEAR, Fate.WENT_BACK: Finish.DROPPED}
-)
+_FINISHES: Final = {Fate.EARNED: Finish.ACCEPTED, Fate.KEPT: Finish.UNCLEAR, Fate.WENT_BACK: Finish.DROPPED}
 
 
 class Examined(Struct, frozen=True, kw_only=True):
@@ -333,8 +330,7 @@ def _examine(search: Search, names: tuple[str, ...], without: Point) -> Asking[E
 
 def _decide(search: Search, effects: list[float]) -> Fate | None:
     """After each evaluation; None where another one is needed."""
-    count, mean = len(effects), fmean(effects)
-    error = search.spread.sd(effects) / math.sqrt(count)
+    count, mean, error = _count_mean_error(search, effects)
     if count < 2:
         return None
     if mean <= 0.0 or mean + error < _HOPELESS:
@@ -392,8 +388,7 @@ def record(
 
 def decide(search: Search, effects: list[float], most: int) -> Finish | None:
     """After each evaluation; None where another one is needed."""
-    count, mean = len(effects), fmean(effects)
-    error = search.spread.sd(effects) / math.sqrt(count)
+    count, mean, error = _count_mean_error(search, effects)
     if mean <= 0.0 or (count >= 2 and mean + error < _HOPELESS):
         return Finish.DROPPED
     if count >= 2 and mean > _SURE * error and mean >= _LEAST:
@@ -405,9 +400,13 @@ def measured(search: Search, effects: list[float]) -> tuple[float | None, float 
     """Mean, its error, and the 95 % interval."""
     if not effects:
         return None, None, None, None
-    mean, error = fmean(effects), search.spread.sd(effects) / math.sqrt(len(effects))
-    half = t_quantile(0.975, search.spread.degrees + len(effects) - 1) * error
+    count, mean, error = _count_mean_error(search, effects)
+    half = t_quantile(0.975, search.spread.degrees + count - 1) * error
     return mean, error, mean - half, mean + half
+
+
+def _count_mean_error(search: Search, effects: list[float]) -> tuple[int, float, float]:
+    return len(effects), fmean(effects), search.spread.sd(effects) / math.sqrt(len(effects))
 
 
 def effects_of(outcomes: Iterable[Outcome]) -> list[float]:

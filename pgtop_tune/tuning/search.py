@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from statistics import fmean
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
@@ -355,9 +355,6 @@ class Favoured(Struct, frozen=True):
     rows: int = 0
 
 
-class Engine(Protocol):
-    """Chooses candidates until it has no more, or the budget raises `Spent`; leaves its best in `search.best`."""
-
-    def __call__(self, search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
-        """Knobs come with the most promising first."""
-        ...
+Engine: TypeAlias = Callable[[Search, tuple[Favoured, ...]], Asking[None]]
+"""Chooses candidates until it has no more, or the budget raises `Spent`; leaves its best in `search.best`. Knobs come
+with the most promising first."""

@@ -262,7 +262,7 @@ class RivalSettings:
 
     async def wanted(self, arm: Arm) -> tuple[WantedSetting, ...]:
         """What the arm sets on top of what is in force."""
-        self._expected = await self._live()
+        self._expected = await live_values(self.control, [rival.name for rival in self.rivals])
         pairs = ((rival.name, rival.value(arm)) for rival in self.rivals)
         return tuple(WantedSetting(name, value) for name, value in pairs if self._expected[name] != value)
 
@@ -272,13 +272,10 @@ class RivalSettings:
 
     async def foreign_change(self) -> str:
         """Which setting another program changed since; "" for none."""
-        for name, value in (await self._live()).items():
+        for name, value in (await live_values(self.control, self._expected)).items():
             if value != self._expected.get(name, value):
                 return f"{name} was changed to {value} by someone else"
         return ""
-
-    async def _live(self) -> dict[str, str]:
-        return await live_values(self.control, [rival.name for rival in self.rivals])
 
 
 async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) -> tuple[Rival, ...]:
@@ -470,9 +467,10 @@ class Arms:
         if not wanted and not settings:
             return ()
         set_id = self._set_id = uuid.uuid4().hex[:12]
+        rivals = (*self._rivals, *(() if self._machine is None else self._machine.rivals))
         terms = Terms(
             keep_within_s=within_s,
-            reason=self._reason(arm),
+            reason=f"ab: {arm} is {', '.join(f'{rival.name}={rival.value(arm)}' for rival in rivals)}",
             confirmed=self._confirmed,
             set_id=set_id,
             of_experiment=True,
@@ -484,10 +482,6 @@ class Arms:
             self._machine.made(made.settings)
             self._doors.append(self._machine.control)
         return made.parameters
-
-    def _reason(self, arm: Arm) -> str:
-        rivals = (*self._rivals, *(() if self._machine is None else self._machine.rivals))
-        return f"ab: {arm} is {', '.join(f'{rival.name}={rival.value(arm)}' for rival in rivals)}"
 
     async def check(self, within_s: float) -> None:
         """Puts each arm into force for a moment: what the server refuses, and what no session gets, is said before.

@@ -209,16 +209,15 @@ def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, An
         "plans": [plain(pair) | {"changed": pair.changed} for pair in state.plans],
         "evaluation": plain(state.evaluation),
         "warm_up_tps": [round(tps, 3) for tps in state.warm_up_tps],
-        "pairs": [_pair(pair) for pair in state.pairs],
-    }
-
-
-def _pair(pair: Pair) -> dict[str, Any]:
-    return {
-        "number": pair.number,
-        "superseded": pair.superseded,
-        "spoiled": pair.spoiled,
-        "blocks": [block_json(block) for block in pair.blocks],
+        "pairs": [
+            {
+                "number": pair.number,
+                "superseded": pair.superseded,
+                "spoiled": pair.spoiled,
+                "blocks": [block_json(block) for block in pair.blocks],
+            }
+            for pair in state.pairs
+        ],
     }
 
 
@@ -301,12 +300,6 @@ class _Record(Struct):
     prediction: Prediction | None = None
     system_identifier: str = ""
 
-    def was_on(self, server: str, system_identifier: str) -> bool:
-        """Whether it was made on this server."""
-        if self.system_identifier and system_identifier:
-            return self.system_identifier == system_identifier
-        return self.server == server
-
 
 def _trial(path: Path, server: str, system_identifier: str) -> Trial | None:
     try:
@@ -316,7 +309,9 @@ def _trial(path: Path, server: str, system_identifier: str) -> Trial | None:
         at_ms = round(path.stat().st_mtime * 1000)
     except (OSError, NotOurs, DecodeError, UnicodeDecodeError):
         return None
-    if record.format != FORMAT or not record.was_on(server, system_identifier) or record.ending not in _OF_PARAMETERS:
+    identifiers = (record.system_identifier, system_identifier)
+    same_server = identifiers[0] == identifiers[1] if all(identifiers) else record.server == server
+    if record.format != FORMAT or not same_server or record.ending not in _OF_PARAMETERS:
         return None
     rivals, main = sorted(record.parameters, key=lambda rival: rival.name), record.evaluation.throughput
     if main is None or record.evaluation.unattributable:

@@ -161,7 +161,7 @@ class Conditions:
     def take(self, wanted: Evaluation, pairs: Sequence[Pair], text: Texts = lambda id: "") -> Change | None:
         """What changed since the evaluations before, or within this one; later ones are compared with what is now."""
         blocks = [
-            (_setting(wanted, block.arm), block)
+            ((wanted.against if block.arm is Arm.A else wanted.candidate, wanted.separate, wanted.restart), block)
             for pair in pairs
             for block in pair.blocks
             if block.tps and not block.spoiled
@@ -186,10 +186,6 @@ class Conditions:
         if not found.problem:
             self.mix = found
         return found
-
-
-def _setting(wanted: Evaluation, arm: Arm) -> Setting:
-    return wanted.against if arm is Arm.A else wanted.candidate, wanted.separate, wanted.restart
 
 
 def change(
@@ -235,6 +231,10 @@ def _sides(before: Earlier, blocks: Newest, place: int) -> Iterator[tuple[Blocks
             yield older, newer
 
 
+def _tps(block: Block) -> float:
+    return block.mean_tps
+
+
 def _stopped(older: Blocks, newer: Blocks, text: Texts) -> str:
     usual = _usual(older, _tps)
     if not usual or any(block.mean_tps >= _STOPPED * usual for block in newer):
@@ -246,7 +246,7 @@ def _rate(older: Blocks, newer: Blocks, text: Texts) -> str:
     times = _beyond(older, newer, _tps)
     if not times:
         return ""
-    sessions = _usual(older, _sessions), _usual(newer, _sessions)
+    sessions = [_usual(side, lambda block: block.sessions or 0.0) for side in (older, newer)]
     if max(sessions) >= _BUSY and (
         sessions[1] < _WITH * sessions[0] if times > 1.0 else sessions[1] * _WITH > sessions[0]
     ):
@@ -255,9 +255,12 @@ def _rate(older: Blocks, newer: Blocks, text: Texts) -> str:
 
 
 def _clients(older: Blocks, newer: Blocks, text: Texts) -> str:
-    if not _beyond(older, newer, _connected):
+    def connected(block: Block) -> float:
+        return block.clients or 0.0
+
+    if not _beyond(older, newer, connected):
         return ""
-    now, before = _usual(newer, _connected), _usual(older, _connected)
+    now, before = _usual(newer, connected), _usual(older, connected)
     return f"the load is another one: {now:,.0f} sessions of clients, {before:,.0f} before"
 
 
@@ -306,15 +309,3 @@ def _beyond(older: Blocks, newer: Blocks, of: Callable[[Block], float]) -> float
 
 def _usual(blocks: Blocks, of: Callable[[Block], float]) -> float:
     return median(of(block) for block in blocks)
-
-
-def _tps(block: Block) -> float:
-    return block.mean_tps
-
-
-def _sessions(block: Block) -> float:
-    return block.sessions or 0.0
-
-
-def _connected(block: Block) -> float:
-    return block.clients or 0.0

@@ -21,6 +21,7 @@ from pgtop_tune.changes.ports import ChangeControl, MachineControl
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
+from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.experiment.configurations import StandingValues
 from pgtop_tune.experiment.plan.run import Stopped
 from pgtop_tune.experiment.switchback.arms import Arms, Block, Lengths, Pair, Rival, as_shown, live_values
@@ -366,14 +367,13 @@ class Evaluator:
         own_blocks = self._parts.own_blocks
         of_restart = {name: value for name, value in shared.items() if name in self._restarts}
         if own_blocks is not None:
-            if own_blocks.standing.differs(of_restart):
+            restarts = own_blocks.standing.differs(of_restart)
+            if restarts:
                 # A restart ends the load: it is ours to end it before.
-                await self._parts.load.end()
-                self._steady = False
-                await own_blocks.standing.to(of_restart, within_s)
+                await self._forget_load()
+            await own_blocks.standing.to(of_restart, within_s)
+            if restarts:
                 await own_blocks.answers()
-            else:
-                await own_blocks.standing.to(of_restart, within_s)
         await self._standing.to({name: value for name, value in shared.items() if name not in of_restart}, within_s)
 
     def _experiment(self, rivals: Sequence[Rival], seed: int, wanted: Evaluation) -> Switchback:
@@ -401,9 +401,8 @@ class Evaluator:
                     settings=tuple(each for each in rivals if each.name in self._settings),
                 )
             )
-        control = self._parts.control
-        arms = Arms(ChangeSets(control, None), control, rivals, frozenset())
         parts = self._parts
+        arms = Arms(ChangeSets(parts.control, None), parts.control, rivals, frozenset())
         return Switchback(plan, frames, arms, parts.load, parts.seen, own_cycles=parts.own_cycles)
 
     async def _outcome(self, state: SwitchbackState, differing: Sequence[str], wanted: Evaluation) -> Outcome:
@@ -468,10 +467,6 @@ def _counted(state: SwitchbackState) -> list[Pair]:
 
 def _means(blocks: Sequence[Block]) -> dict[str, float]:
     """Of each figure, and of each class of waits in milliseconds of a transaction."""
-    found = {}
-    for figure in FIGURES:
-        values = [value for block in blocks if (value := figure.of(block)) is not None]
-        if values:
-            found[figure.name] = fmean(values)
+    found = {figure.name: mean for figure in FIGURES if (mean := known_mean(map(figure.of, blocks))) is not None}
     classes = dict.fromkeys(name for block in blocks for name in block.waits)
     return found | {f"{WAIT}{name}": fmean(block.waits.get(name, 0.0) for block in blocks) for name in classes}

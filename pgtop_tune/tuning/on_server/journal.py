@@ -12,14 +12,13 @@ from msgspec import Struct, convert, to_builtins
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import experiments_dir
-from pgtop_tune.experiment.plan.results import ExperimentLog, experiments, first, read_entries
+from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, experiments, first, read_entries
 from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.protocol import Event, Result, Tuning
 
 KIND: Final = "tuning"
 NAME: Final = "tune"
-COMPLETE: Final = "complete"
 
 
 class TuningRequest(Struct, frozen=True, kw_only=True):

@@ -16,13 +16,13 @@ from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart
 from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.words import moment
+from pgtop_tune.experiment.plan.results import COMPLETE
 from pgtop_tune.experiment.prediction import score_words
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
 from pgtop_tune.tuning.on_server.evaluating import WAIT
-from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning
+from pgtop_tune.tuning.on_server.journal import KeptTuning
 from pgtop_tune.tuning.on_server.objective import FIGURES
-from pgtop_tune.tuning.plan import Dimension
 from pgtop_tune.tuning.protocol import Ending, Progress, Result, Tuning
 from pgtop_tune.tuning.racing import Confirmed, Examined, Fate
 from pgtop_tune.tuning.search import Evaluation, Finish, Outcome, Phase, Raced, Tried
@@ -80,7 +80,9 @@ def result_lines(found: Result, objective: str) -> Iterator[str]:
         yield f"  {name} = {value}  (was {found.start[name]})"
     if found.ending is Ending.REFUSED and found.needed is not None:
         enough = "would do" if found.tried else "at least; how evaluations differ is not known yet"
-        yield f"  --budget {_minutes(found.needed)} {enough}"
+        minutes = math.ceil(found.needed / 60.0)
+        budget = f"{minutes}m" if minutes < 120 else f"{math.ceil(minutes / 60.0)}h"
+        yield f"  --budget {budget} {enough}"
     # Of a winner that was not confirmed no knob has earned anything.
     for each in found.examined if found.values else ():
         yield f"  {examined_words(each)}"
@@ -103,11 +105,6 @@ def next_line(identity: str, found: Result) -> str:
     """What can be done with a result."""
     applied = ", `--apply` makes it permanent" if found.values else ""
     return f"`pgtop-tune tune --show {identity} -o tune.html` writes the report{applied}"
-
-
-def _minutes(seconds: float) -> str:
-    minutes = math.ceil(seconds / 60.0)
-    return f"{minutes}m" if minutes < 120 else f"{math.ceil(minutes / 60.0)}h"
 
 
 def interval_words(found: Confirmed) -> str:
@@ -211,24 +208,23 @@ def shown_tuning(kept: KeptTuning, tuning: Tuning, elapsed_s: float, *, under_wa
     """Where it stands: phase, evaluations, time, and the newest of them."""
     progress, now = tuning.progress(), tuning.next()
     objective = kept.request.objective or SAME_MIX_WORDS
-    result = now if isinstance(now, Result) else None
-    lines = [progress_line(progress)]
-    if isinstance(now, Result):
-        lines = [*result_lines(now, objective)]
+    result, asked = (now, None) if isinstance(now, Result) else (None, now)
+    if result is not None:
+        lines = [*result_lines(result, objective)]
     else:
-        lines += [
+        newest = [
             line
             for tried in tuning.tried[-_LAST:]
             for line in (evaluation_line(tried.evaluation), outcome_line(tried.evaluation, tried.outcome))
         ]
-        lines.append(evaluation_line(now))
+        lines = [progress_line(progress), *newest, *([] if asked is None else [evaluation_line(asked)])]
     confirmed = None if result is None else result.confirmed
     return ExperimentState(
         number=1,
         kind="tuning",
         under_way=under_way,
-        values=() if isinstance(now, Result) else arm_values(now),
-        phase="" if isinstance(now, Result) else str(now.phase),
+        values=() if asked is None else arm_values(asked),
+        phase="" if asked is None else str(asked.phase),
         pair=progress.evaluations,
         elapsed_s=elapsed_s,
         remaining_s=max(progress.budget - progress.spent, 0.0),
@@ -333,16 +329,18 @@ def _knobs(kept: KeptTuning, found: Result) -> Iterator[Sheet]:
     if found.examined and found.values:
         yield Sheet("Changed", tuple(one_line(examined_words(each), 300) for each in found.examined))
     rows = tuple(
-        (each.name, each.levels[each.start], each.levels[0], each.levels[-1], _takes(each))
+        (
+            each.name,
+            each.levels[each.start],
+            each.levels[0],
+            each.levels[-1],
+            "restart" if each.restart else "a load of its own" if each.machine else "reload",
+        )
         for each in kept.plan.space.dimensions
     )
     yield Sheet("Searched", table=Table(("knob", "start", "from", "to", "takes"), rows, frozenset()))
     if left_out := (*kept.left_out, *found.left_out):
         yield Sheet("Not searched", tuple(one_line(f"{name}: {why}", 300) for name, why in left_out))
-
-
-def _takes(knob: Dimension) -> str:
-    return "restart" if knob.restart else "a load of its own" if knob.machine else "reload"
 
 
 def _evaluations(tried: Sequence[Tried]) -> Sheet:

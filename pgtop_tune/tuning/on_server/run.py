@@ -21,7 +21,7 @@ from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import Attempts, ConditionsChanged, Evaluator, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import write_event
 from pgtop_tune.tuning.on_server.report import evaluation_line, outcome_line
-from pgtop_tune.tuning.plan import Constraint, Point, TuningPlan
+from pgtop_tune.tuning.plan import Point, TuningPlan
 from pgtop_tune.tuning.protocol import Event, NewConditions, Released, Result, Tuning
 from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
 
@@ -188,12 +188,12 @@ class TuningOnServers:
             for each in self._tuning.tried
             if _asked(each.evaluation) == _asked(wanted) and each.outcome.effect is not None
         ]
-        figures = tried[-1].figures if tried else {each.figure: each.most or each.least or 0.0 for each in self._limits}
+        figures = (
+            tried[-1].figures
+            if tried
+            else {each.figure: each.most or each.least or 0.0 for each in self._plan.constraints}
+        )
         return Outcome(effect=fmean(alike) if alike else 0.0, figures=figures, against_figures=figures)
-
-    @property
-    def _limits(self) -> Sequence[Constraint]:
-        return self._plan.constraints
 
     async def _any_news(self) -> None:
         """Until a flight has landed, or a worker has come back or is given up."""

@@ -35,7 +35,7 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.load_targets import first_answer
 from pgtop_tune.cli.options import for_seconds
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
+from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, new_directory
 from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.experiment.workers import DaskWorkers, UnitFailed, Workers
@@ -46,7 +46,6 @@ from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, serv
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import (
-    COMPLETE,
     KeptTuning,
     TuningRequest,
     kept_tuning,

@@ -49,10 +49,10 @@ class Means:
     def __init__(self) -> None:
         self.sums: Final[dict[str, tuple[float, float]]] = {}
 
-    def add(self, name: str, part: float, whole: float) -> None:
+    def add(self, name: str, part: float, total: float) -> None:
         """Some time more."""
         parts, wholes = self.sums.get(name, (0.0, 0.0))
-        self.sums[name] = parts + part, wholes + whole
+        self.sums[name] = parts + part, wholes + total
 
     def add_metrics(self, metrics: Iterable[Metric], interval: Interval, seconds: float) -> None:
         """The newest frame of an interval stands for so many seconds."""
@@ -62,8 +62,8 @@ class Means:
 
     def mean(self, name: str) -> float | None:
         """Return a mean; None where there was no time with it."""
-        part, whole = self.sums.get(name, (0.0, 0.0))
-        return part / whole if whole > 0.0 else None
+        part, total = self.sums.get(name, (0.0, 0.0))
+        return part / total if total > 0.0 else None
 
     @property
     def of_others(self) -> dict[str, Any]:
@@ -102,8 +102,8 @@ class SurroundingsMeter:
     def seen(self) -> Surroundings:
         """Since `begin`."""
         foreign, busy = self._means.mean(CPU_FOREIGN.id), self._means.mean(CPU_BUSY.id)
-        own = None if foreign is None or busy is None else max(busy - foreign, 0.0)
-        return Surroundings(own_cpu=own, cpus=self._cpus, **self._means.of_others)
+        own_cpu = None if foreign is None or busy is None else max(busy - foreign, 0.0)
+        return Surroundings(own_cpu=own_cpu, cpus=self._cpus, **self._means.of_others)
 
 
 FOREIGN_POINTS: Final = 5.0
@@ -140,16 +140,16 @@ class Surroundings(Struct, frozen=True):
     own_io: float | None = None
 
 
-def over_all(seen: Sequence[Surroundings]) -> Surroundings:
+def over_all(sides: Sequence[Surroundings]) -> Surroundings:
     """Means over runs or blocks."""
-    means: dict[str, Any] = {name: known_mean(getattr(one, name) for one in seen) for name in ("own_cpu", *OF_OTHERS)}
-    return Surroundings(cpus=max((one.cpus for one in seen), default=0), **means)
+    means: dict[str, Any] = {name: known_mean(getattr(one, name) for one in sides) for name in ("own_cpu", *OF_OTHERS)}
+    return Surroundings(cpus=max((one.cpus for one in sides), default=0), **means)
 
 
 def known_mean(values: Iterable[float | None]) -> float | None:
     """Return the mean of the values that are known; None without any."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    known_values = [value for value in values if value is not None]
+    return fmean(known_values) if known_values else None
 
 
 def surroundings_rows(a: Surroundings, b: Surroundings) -> list[tuple[str, str, str]]:
@@ -161,42 +161,44 @@ def surroundings_rows(a: Surroundings, b: Surroundings) -> list[tuple[str, str, 
         ("others' I/O", a.foreign_io, b.foreign_io, lambda value: f"at least {_rate_words(value)}"),
     )
     return [
-        (title, _or_unknown(words, of_a), _or_unknown(words, of_b))
-        for title, of_a, of_b, words in rows
+        (title, _or_unknown(formatted, of_a), _or_unknown(formatted, of_b))
+        for title, of_a, of_b, formatted in rows
         if (of_a, of_b) != (None, None)
     ]
 
 
-def _or_unknown(words: Callable[[float], str], value: float | None) -> str:
-    return "unknown" if value is None else words(value)
+def _or_unknown(formatted: Callable[[float], str], value: float | None) -> str:
+    return "unknown" if value is None else formatted(value)
 
 
 class _Source(Struct, frozen=True):
     """What others can take.
 
     Attributes:
-        taken: By others.
-        own: By the load.
+        use_of_others: Of other programs.
+        own_use: Of the load.
         counts: Whether so much more counts, of so much of the load's own.
-        told: So much more, on so many CPUs, in words that end in "more".
+        more_words: So much more, on so many CPUs, in words that end in "more".
     """
 
-    taken: Callable[[Surroundings], float | None]
-    own: Callable[[Surroundings], float | None]
+    use_of_others: Callable[[Surroundings], float | None]
+    own_use: Callable[[Surroundings], float | None]
     counts: Callable[[float, float], bool]
-    told: Callable[[float, int], str]
+    more_words: Callable[[float, int], str]
 
 
-def _many_points(points: float, own: float) -> bool:
+def _many_points(points: float, own_points: float) -> bool:
     """Few points are much to a load that has few itself."""
-    return points > (min(FOREIGN_POINTS, max(_LEAST_POINTS, _OWN_SHARE * own)) if own > 0.0 else FOREIGN_POINTS)
+    return points > (
+        min(FOREIGN_POINTS, max(_LEAST_POINTS, _OWN_SHARE * own_points)) if own_points > 0.0 else FOREIGN_POINTS
+    )
 
 
-def _cores(who: str) -> Callable[[float, int], str]:
-    def told(points: float, cpus: int) -> str:
-        return f"{who} took {_cpu_words(points, cpus)} more"
+def _cores(taker: str) -> Callable[[float, int], str]:
+    def more_words(points: float, cpus: int) -> str:
+        return f"{taker} took {_cpu_words(points, cpus)} more"
 
-    return told
+    return more_words
 
 
 def _cpu_words(points: float, cpus: int) -> str:
@@ -211,12 +213,12 @@ def _rate_words(bytes_per_s: float) -> str:
 
 
 _SOURCES: Final = (
-    _Source(lambda seen: seen.steal, lambda seen: seen.own_cpu, _many_points, _cores("the hypervisor")),
-    _Source(lambda seen: seen.foreign, lambda seen: seen.own_cpu, _many_points, _cores("others")),
+    _Source(lambda side: side.steal, lambda side: side.own_cpu, _many_points, _cores("the hypervisor")),
+    _Source(lambda side: side.foreign, lambda side: side.own_cpu, _many_points, _cores("others")),
     _Source(
-        lambda seen: seen.foreign_io,
-        lambda seen: seen.own_io,
-        lambda bytes_per_s, own: bytes_per_s > max(_LEAST_IO, _OWN_SHARE * own),
+        lambda side: side.foreign_io,
+        lambda side: side.own_io,
+        lambda bytes_per_s, own_bytes_per_s: bytes_per_s > max(_LEAST_IO, _OWN_SHARE * own_bytes_per_s),
         lambda bytes_per_s, cpus: f"others read and wrote {_rate_words(bytes_per_s)} more",
     ),
 )
@@ -241,22 +243,22 @@ def attribution(
     logs = None if low is None or high is None else (math.log1p(low), math.log1p(high))
     if logs is not None and not higher_is_better:
         logs = -logs[1], -logs[0]
-    seen = over_all(a), over_all(b)
+    means = over_all(a), over_all(b)
     remark = ""
     for source in _SOURCES:
-        taken = source.taken(seen[0]), source.taken(seen[1])
-        more = 0.0 if taken[0] is None or taken[1] is None else taken[1] - taken[0]
+        taken_beside = source.use_of_others(means[0]), source.use_of_others(means[1])
+        more = 0.0 if taken_beside[0] is None or taken_beside[1] is None else taken_beside[1] - taken_beside[0]
         hindered = "B" if more > 0.0 else "A"
-        own = source.own(seen[hindered == "B"]) or 0.0
-        if not source.counts(abs(more), own):
+        own_use = source.own_use(means[hindered == "B"]) or 0.0
+        if not source.counts(abs(more), own_use):
             continue
-        told = f"{source.told(abs(more), max(each.cpus for each in seen))} beside {names[hindered == 'B']}"
+        difference = f"{source.more_words(abs(more), max(mean.cpus for mean in means))} beside {names[hindered == 'B']}"
         if logs is None:
-            remark = remark or told
-        elif own <= 0.0 or not _beyond(logs, hindered, math.log1p(_GRANTED * abs(more) / own)):
-            return f"{told}: not attributable", ""
+            remark = remark or difference
+        elif own_use <= 0.0 or not _beyond(logs, hindered, math.log1p(_GRANTED * abs(more) / own_use)):
+            return f"{difference}: not attributable", ""
         else:
-            remark = remark or f"{told}, which explains less than the effect"
+            remark = remark or f"{difference}, which explains less than the effect"
     return "", remark
 
 

@@ -80,24 +80,24 @@ class StandingValues:
             return
         set_id = uuid.uuid4().hex[:12]
         self._before(set_id)
-        words = ", ".join(f"{name}={value}" for name, value in values.items())
-        terms = Terms(keep_within_s=within_s, reason=f"{self._reason} {words}", set_id=set_id, of_experiment=True)
+        assignments = ", ".join(f"{name}={value}" for name, value in values.items())
+        terms = Terms(keep_within_s=within_s, reason=f"{self._reason} {assignments}", set_id=set_id, of_experiment=True)
         self._set_id = set_id
         await self._sets.apply(
             ChangeSet(
-                parameters=tuple(WantedParameter(*each) for each in values.items() if each[0] not in self._settings),
-                settings=tuple(WantedSetting(*each) for each in values.items() if each[0] in self._settings),
+                parameters=tuple(WantedParameter(*item) for item in values.items() if item[0] not in self._settings),
+                settings=tuple(WantedSetting(*item) for item in values.items() if item[0] in self._settings),
             ),
             terms,
         )
         self.values = dict(values)
 
-    async def revert(self, why: str) -> None:
+    async def revert(self, reason: str) -> None:
         """Takes them out of force; a server that is away is waited for. Raises as `to`."""
         if self._set_id:
             until_s = time.monotonic() + _AWAY_S
             settled = await self._sets.revert_until_done(
-                self._set_id, f"{self._reason} {why}", lambda problem: None, lambda: time.monotonic() < until_s
+                self._set_id, f"{self._reason} {reason}", lambda problem: None, lambda: time.monotonic() < until_s
             )
             settled.checked()
         self._set_id, self.values = "", {}
@@ -127,31 +127,31 @@ class Configuration(Struct, frozen=True):
     values: Mapping[str, str]
 
 
-def parse_configurations(words: Sequence[str]) -> tuple[Configuration, ...]:
+def parse_configurations(texts: Sequence[str]) -> tuple[Configuration, ...]:
     """ "big: work_mem=64MB jit=off", each; a value with blanks stands in quotes.
 
     Raises:
         UsageProblem: It is not of that form, or two have the same name.
     """
-    found = tuple(_parsed(text) for text in words)
-    names = [each.name for each in found]
+    configurations = tuple(_parsed(text) for text in texts)
+    names = [configuration.name for configuration in configurations]
     if double := next((name for name in names if names.count(name) > 1), ""):
         raise UsageProblem(f"two configurations are called {double}", _FORM)
-    if len(found) > _MOST:
-        raise UsageProblem(f"{len(found)} configurations", f"{_MOST} at most")
-    return found
+    if len(configurations) > _MOST:
+        raise UsageProblem(f"{len(configurations)} configurations", f"{_MOST} at most")
+    return configurations
 
 
 def _parsed(text: str) -> Configuration:
-    name, colon, rest = text.partition(":")
+    name, colon, assignments = text.partition(":")
     if not colon or not _NAME.fullmatch(name.strip()):
         raise UsageProblem(f"{text!r} is not a configuration", _FORM)
     try:
-        words = shlex.split(rest)
+        words_of_value = shlex.split(assignments)
     except ValueError as problem:
         raise UsageProblem(f"{text!r}: {problem}", _FORM) from None
     values: dict[str, str] = {}
-    for word in words:
+    for word in words_of_value:
         parameter, equals, value = word.partition("=")
         if not equals or not parameter:
             raise UsageProblem(f"{word!r} is not a parameter and its value", _FORM)
@@ -162,12 +162,12 @@ def _parsed(text: str) -> Configuration:
 
 
 def check_configurations(
-    configurations: Sequence[Configuration], found: Mapping[str, Parameter], cells: Sequence[RunCell]
+    configurations: Sequence[Configuration], parameters: Mapping[str, Parameter], cells: Sequence[RunCell]
 ) -> None:
     """Refuses what a series cannot put into force.
 
     Args:
-        found: What the server has, by name in lower case; each name is there.
+        parameters: What the server has, by name in lower case; each name is there.
 
     Raises:
         UsageProblem: A value that the server would not take, that can lose data, or that takes a restart; or runs
@@ -177,10 +177,10 @@ def check_configurations(
         raise UsageProblem("-t does not go with --configuration", "pass the length of the runs in seconds: -T")
     for configuration in configurations:
         for name, value in configuration.values.items():
-            parameter = found[name]
+            parameter = parameters[name]
             if refused := _REFUSED.get(parameter.context):
-                why, remedy = refused
-                raise UsageProblem(f"{configuration.name}: {name} {why}", remedy)
+                reason, remedy = refused
+                raise UsageProblem(f"{configuration.name}: {name} {reason}", remedy)
             check_value(parameter, value)
             if source := OUT_OF_REACH.get(parameter.source, ""):
                 raise UsageProblem(f"{configuration.name}: {name}: {source}", "leave it out")
@@ -200,8 +200,10 @@ class ConfiguredRuns:
     """
 
     def __init__(self, configurations: Sequence[Configuration], control: ChangeControl, before: BeforeEachRun) -> None:
-        self._values: Final = {each.name: each.values for each in configurations}
-        self._names: Final = tuple(dict.fromkeys(name for each in configurations for name in each.values))
+        self._values: Final = {configuration.name: configuration.values for configuration in configurations}
+        self._names: Final = tuple(
+            dict.fromkeys(name for configuration in configurations for name in configuration.values)
+        )
         self._control: Final = control
         self._standing: Final = StandingValues(control, lambda set_id: None, "bench run:")
         self._before_s: Final = before.quiet_deadline_s + before.warm_up_s + _MARGIN_S
@@ -244,12 +246,12 @@ class ConfiguredRuns:
         if not self._names:
             return ""
         first, now = self._first[cell.configuration], await self._shown()
-        other = (name for name in self._names if now.get(name) != first.get(name))
-        return next((f"others changed {name} from {first.get(name)} to {now.get(name)}" for name in other), "")
+        changed_names = (name for name in self._names if now.get(name) != first.get(name))
+        return next((f"others changed {name} from {first.get(name)} to {now.get(name)}" for name in changed_names), "")
 
     async def revert(self) -> None:
         """After the last one. Raises as `StandingValues.revert`."""
         await self._standing.revert("the series has ended")
 
     async def _shown(self) -> dict[str, str]:
-        return {each.name.lower(): each.shown for each in await self._control.list(self._names)}
+        return {parameter.name.lower(): parameter.shown for parameter in await self._control.list(self._names)}

@@ -142,10 +142,10 @@ def connection_room(interval: Interval, clients: int) -> str:
     room = server.max_connections - reserved - there
     if clients <= room:
         return ""
-    words = f", {reserved} of them reserved" if reserved else ""
+    reserved_words = f", {reserved} of them reserved" if reserved else ""
     return (
-        f"{clients} clients will not fit: max_connections is {server.max_connections}{words}, and {there} sessions "
-        f"are connected already, which leaves {max(room, 0)}"
+        f"{clients} clients will not fit: max_connections is {server.max_connections}{reserved_words}, and {there} "
+        f"sessions are connected already, which leaves {max(room, 0)}"
     )
 
 
@@ -209,12 +209,12 @@ class UnderWay(Struct, frozen=True):
 
     Attributes:
         number: Of the run, as frames have it.
-        asked, facts: For its record.
+        asked_run, facts: For its record.
         before: What the server had counted of statements, where that is asked for.
     """
 
     number: int
-    asked: AskedRun
+    asked_run: AskedRun
     facts: RunFacts
     before: CounterReading | None
 
@@ -237,7 +237,7 @@ class LoadRun:
         runner: PgbenchRunner,
         keeper: FrameKeeper,
         open_sql_session: OpenSqlSession,
-        told: Callable[[str], None],
+        tell: Callable[[str], None],
         configurations: RunConfigurations | None = None,
         *,
         one_server: bool = True,
@@ -247,7 +247,7 @@ class LoadRun:
         self._keeper = keeper
         self._open_sql_session = open_sql_session
         self._clock = ServerClock(open_sql_session)
-        self._told = told
+        self._told = tell
         self._configurations = configurations
         self._one_server = one_server
         self._restarts = restarts
@@ -262,17 +262,17 @@ class LoadRun:
             Cancelled: A run under way was stopped; `partial` of it is its record.
             asyncio.CancelledError: Nothing was under way yet.
         """
-        asked, facts = _asked(cell), _facts(cell)
+        asked_run, facts = _asked(cell), _facts(cell)
         try:
-            asked, facts = await self._prepare_soon(cell, before)
+            asked_run, facts = await self._prepare_soon(cell, before)
             if before.warm_up_s:
-                await self._warm_up(asked.spec, before.warm_up_s)
+                await self._warm_up(asked_run.spec, before.warm_up_s)
             await self._keeper.fresh(_FRAME_DEADLINE_S)
             self._keeper.begin()
-            looked = await self._look(asked.spec)
-            run = UnderWay(number=await self._start(asked.spec), asked=asked, facts=facts, before=looked)
+            looked = await self._look(asked_run.spec)
+            run = UnderWay(number=await self._start(asked_run.spec), asked_run=asked_run, facts=facts, before=looked)
         except PgtopError as problem:
-            return record_of_nothing(asked, facts, problem.message, problem.hint, _now_ms())
+            return record_of_nothing(asked_run, facts, problem.message, problem.hint, _now_ms())
         except asyncio.CancelledError:
             await asyncio.shield(self._runner.stop())
             raise
@@ -300,12 +300,12 @@ class LoadRun:
             LoadProblem: It cannot be started, or would surely die of a limit; with the numbers.
             ConnectionProblem: The server is not there.
         """
-        if words := await self._will_not_fit(cell):
-            raise LoadProblem("; ".join(words), "fewer clients, or raise the limit")
-        asked, facts = await self._prepare(cell, before)
+        if obstacles := await self._will_not_fit(cell):
+            raise LoadProblem("; ".join(obstacles), "fewer clients, or raise the limit")
+        asked_run, facts = await self._prepare(cell, before)
         self._keeper.begin()
-        looked = await self._look(asked.spec)
-        return UnderWay(number=await self._start(asked.spec), asked=asked, facts=facts, before=looked)
+        looked = await self._look(asked_run.spec)
+        return UnderWay(number=await self._start(asked_run.spec), asked_run=asked_run, facts=facts, before=looked)
 
     async def finish(self, run: UnderWay) -> RunResult:
         """Waits for a run to end, by itself or stopped, and gives its record."""
@@ -346,18 +346,18 @@ class LoadRun:
     async def _record(self, run: UnderWay) -> RunResult:
         """What was seen, once a frame has shown the end of the run."""
         ended_ms = _now_ms()
-        shown = await self._keeper.until(_shows_the_end(run.number), _FRAME_DEADLINE_S)
+        end_is_shown = await self._keeper.until(_shows_the_end(run.number), _FRAME_DEADLINE_S)
         report = self._runner.report
         facts = replace(run.facts, logged=self._runner.log_statistics.lines)
         if report is not None:
             counted = {name: getattr(report, name) for name in _COUNTED}
             facts = replace(facts, **counted, scale=report.scale if facts.builtin else None)
         frames = self._keeper.frames
-        evidence = evidence_of(frames if shown else self._with_the_rest(frames), run.number, facts)
+        evidence = evidence_of(frames if end_is_shown else self._with_the_rest(frames), run.number, facts)
         if evidence is None:
             problem = "no frame covers the run: the session ended first"
-            return record_of_nothing(run.asked, facts, problem, "", ended_ms)
-        record = record_of(run.asked, evidence, report, self._runner.output, ended_ms)
+            return record_of_nothing(run.asked_run, facts, problem, "", ended_ms)
+        record = record_of(run.asked_run, evidence, report, self._runner.output, ended_ms)
         return replace(record, server_times=await self._server_times(run, report))
 
     def _with_the_rest(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
@@ -398,7 +398,7 @@ class LoadRun:
             if cell.target.direct and not isinstance(problem, NotLetIn):
                 raise
             warnings = [*self._warn(*await self._will_not_fit(cell)), *await self._check_the_way(cell)]
-            asked = await self._complete(cell, self._with_numbers(cell, {}))
+            asked_run = await self._complete(cell, self._with_numbers(cell, {}))
             steps = tuple(HousekeepingStep(step, 0.0, problem.message) for step in before.housekeeping)
             proven = False
         else:
@@ -417,15 +417,15 @@ class LoadRun:
                     warnings += self._warn(await pgbench_ready(sql_session))
                 # A pooler lets no PGOPTIONS through; scripts of the operator's may want the path as it is.
                 pinned = await safe_path(sql_session) if cell.target.direct and not cell.spec.scripts else ()
-                found: dict[str, str] = {}
+                variables: dict[str, str] = {}
                 if cell.profile.from_dataset and not cell.spec.scripts:
-                    found = await found_variables(sql_session, cell.dataset)
+                    variables = await found_variables(sql_session, cell.dataset)
                 elif reads_scale(cell.spec):
-                    found = await self._scale(sql_session)
-                asked = await self._complete(cell, self._with_numbers(cell, found, pinned))
+                    variables = await self._scale(sql_session)
+                asked_run = await self._complete(cell, self._with_numbers(cell, variables, pinned))
                 # Nothing was changed up to here. A run that will hardly begin is not worth a history.
-                wanted = [step for step in before.housekeeping if not (no_room and step == TRUNCATE)]
-                steps = await tidy(sql_session, wanted, tables, lambda step: self._told(f"housekeeping: {step}"))
+                wanted_steps = [step for step in before.housekeeping if not (no_room and step == TRUNCATE)]
+                steps = await tidy(sql_session, wanted_steps, tables, lambda step: self._told(f"housekeeping: {step}"))
                 if no_room and TRUNCATE in before.housekeeping:
                     steps = (HousekeepingStep(TRUNCATE, 0.0, "the clients will not fit"), *steps)
             finally:
@@ -441,7 +441,7 @@ class LoadRun:
             proven=proven,
             restarted=self._restarted,
         )
-        return asked, facts
+        return asked_run, facts
 
     async def _is_watched(self, sql_session: SqlSession) -> bool:
         """Return whether the load surely runs on the server that is watched.
@@ -500,10 +500,12 @@ class LoadRun:
         self._first = joined(self._first, now)
 
     @staticmethod
-    def _with_numbers(cell: RunCell, found: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()) -> LoadSpec:
+    def _with_numbers(
+        cell: RunCell, variables: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()
+    ) -> LoadSpec:
         if cell.spec.scripts:
-            return replace(cell.spec, variables=(*found.items(), *cell.spec.variables))
-        spec = with_variables(cell.spec, cell.profile, found)
+            return replace(cell.spec, variables=(*variables.items(), *cell.spec.variables))
+        spec = with_variables(cell.spec, cell.profile, variables)
         # The same parameter of the operator's wins: it stands behind ours.
         return replace(spec, settings=(*pinned, *spec.settings))
 
@@ -520,12 +522,12 @@ class LoadRun:
         self._told(f":scale is {facts.scale}, as pgbench's tables are; -D scale=NUMBER sets another")
         return {"scale": str(facts.scale)}
 
-    def _warn(self, *words: str) -> list[str]:
+    def _warn(self, *warnings: str) -> list[str]:
         """Tells what is to be said; what is "" is not."""
-        said = [each for each in words if each]
-        for each in said:
-            self._told(f"warning: {each}")
-        return said
+        said_warnings = [warning for warning in warnings if warning]
+        for warning in said_warnings:
+            self._told(f"warning: {warning}")
+        return said_warnings
 
     async def _will_not_fit(self, cell: RunCell) -> list[str]:
         if cell.target.direct:
@@ -533,10 +535,10 @@ class LoadRun:
             await self._keeper.until(shows_connections, _LOOK_DEADLINE_S)
         interval = self._keeper.interval
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        words = [file_room(files, cell.spec.clients)]
+        obstacles = [file_room(files, cell.spec.clients)]
         if interval is not None and cell.target.direct:
-            words.append(connection_room(interval, cell.spec.clients))
-        return [each for each in words if each]
+            obstacles.append(connection_room(interval, cell.spec.clients))
+        return [obstacle for obstacle in obstacles if obstacle]
 
     async def _check_the_way(self, cell: RunCell) -> list[str]:
         """Says what stands in the way to the target.
@@ -550,31 +552,31 @@ class LoadRun:
         interval = self._keeper.interval
         if interval is None:
             return []
-        found = limits(await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine))
-        for limit in found:
+        path_limits = limits(await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine))
+        for limit in path_limits:
             if limit.refuses:
                 raise LoadProblem(limit.reason, limit.advice)
             self._told(f"warning: {limit.reason} -> {limit.advice}")
-        return [limit.reason for limit in found]
+        return [limit.reason for limit in path_limits]
 
     async def _wait_for_quiet(self, deadline_s: float) -> HousekeepingStep:
         started_s = time.monotonic()
         await self._keeper.fresh(_FRAME_DEADLINE_S)
-        seen: tuple[str, ...] = ()
+        reasons: tuple[str, ...] = ()
         since_s = started_s
 
         def is_quiet(interval: Interval) -> bool:
-            nonlocal seen, since_s
+            nonlocal reasons, since_s
             now = unrest(interval)
-            if now and now != seen:
+            if now and now != reasons:
                 self._told(f"housekeeping: waiting for quiet: {'; '.join(now)}")
                 since_s = time.monotonic()
-            seen = now
+            reasons = now
             return not now or (now == SILENT and time.monotonic() - since_s >= _SILENCE_S)
 
         await self._keeper.until(is_quiet, deadline_s)
         took_s = time.monotonic() - started_s
-        return HousekeepingStep(QUIET, took_s, f"after {took_s:.0f} s still {'; '.join(seen)}" if seen else "")
+        return HousekeepingStep(QUIET, took_s, f"after {took_s:.0f} s still {'; '.join(reasons)}" if reasons else "")
 
     async def _warm_up(self, spec: LoadSpec, seconds: int) -> None:
         self._told(f"warming up for {seconds} s")

@@ -78,7 +78,7 @@ class _Dataset(Protocol):
 
     async def look(self, sql_session: SqlSession, size: str) -> SeenDataSet: ...
 
-    async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised: ...
+    async def make(self, size: str, look: SeenDataSet, tell: Tell) -> Initialised: ...
 
 
 class _Pgbench:
@@ -103,7 +103,7 @@ class _Pgbench:
             dropped="" if facts is None or facts.empty else facts.describe(),
         )
 
-    async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised:
+    async def make(self, size: str, look: SeenDataSet, tell: Tell) -> Initialised:
         service = self._service
         endpoint = service.endpoint()
         pgbench = await asyncio.to_thread(find_pgbench, service.pgbench, over_tls=endpoint.over_tls)
@@ -142,10 +142,10 @@ class _Bus:
             dropped="" if facts.empty else facts.describe(),
         )
 
-    async def make(self, size: str, seen: SeenDataSet, tell: Tell) -> Initialised:
+    async def make(self, size: str, look: SeenDataSet, tell: Tell) -> Initialised:
         jobs = min(_MOST_JOBS, os.cpu_count() or 1)
         plan = BusPlan(tickets=parse_size(size))
-        return await make_bus(self._service.open_sql_session, plan, anew=bool(seen.dropped), jobs=jobs, tell=tell)
+        return await make_bus(self._service.open_sql_session, plan, anew=bool(look.dropped), jobs=jobs, tell=tell)
 
 
 class DataSetService:
@@ -177,17 +177,17 @@ class DataSetService:
         Raises:
             ConnectionProblem: The server is not there.
         """
-        found = []
+        datasets = []
         sql_session = await self.open_sql_session()
         try:
             for name, dataset in self._known.items():
                 try:
-                    found.append(await dataset.found(sql_session))
+                    datasets.append(await dataset.found(sql_session))
                 except (LoadProblem, ServerProblem) as problem:
-                    found.append(DatasetFound(name, problem=problem.message))
+                    datasets.append(DatasetFound(name, problem=problem.message))
         finally:
             await asyncio.shield(sql_session.aclose())
-        return tuple(found)
+        return tuple(datasets)
 
     async def look(self, plan: MakingPlan) -> MakingPreview:
         """See `LoadControl.look`."""
@@ -200,13 +200,13 @@ class DataSetService:
             LoadProblem: Something would be lost and `replace` is not set; the disk is too small; the maker's words.
             ConnectionProblem: The server is not there.
         """
-        preview, seen = await self._look(plan)
-        if seen.dropped and not replace:
+        preview, look = await self._look(plan)
+        if look.dropped and not replace:
             raise LoadProblem(
-                f"{preview.database} holds {seen.dropped}", "confirm that it will be dropped, or use another database"
+                f"{preview.database} holds {look.dropped}", "confirm that it will be dropped, or use another database"
             )
-        if seen.nothing_to_do:
-            return DataSetMade(seen.title, (), 0.0)
+        if look.nothing_to_do:
+            return DataSetMade(look.title, (), 0.0)
         meter = PaceMeter()
 
         def told(progress: InitialiseProgress) -> None:
@@ -223,16 +223,16 @@ class DataSetService:
                 )
             )  # fmt: skip
 
-        done = await self._known[plan.dataset].make(plan.size, seen, told)
-        return DataSetMade(seen.title, done.steps_s, done.total_s)
+        done = await self._known[plan.dataset].make(plan.size, look, told)
+        return DataSetMade(look.title, done.steps_s, done.total_s)
 
     async def _look(self, plan: MakingPlan) -> tuple[MakingPreview, SeenDataSet]:
         """Raises a LoadProblem when the disk is too small."""
         sql_session = await self.open_sql_session()
         try:
-            seen = await self._known[plan.dataset].look(sql_session, plan.size)
+            look = await self._known[plan.dataset].look(sql_session, plan.size)
             free = await self._free_bytes(sql_session)
-            room = await look_for_room(sql_session, seen.estimated_bytes, seen.freed_bytes, free)
+            room = await look_for_room(sql_session, look.estimated_bytes, look.freed_bytes, free)
         except ServerProblem as refusal:
             raise LoadProblem(refusal.message, refusal.hint) from None
         finally:
@@ -241,14 +241,14 @@ class DataSetService:
         if there is not None and there < needed:
             raise LoadProblem(f"about {size(needed)} of disk will be needed, and {size(there)} are free", _UNLIKELY)
         return MakingPreview(
-            title=seen.title,
+            title=look.title,
             needed_bytes=needed,
             available_bytes=there,
             why=room.why,
-            dropped=seen.dropped,
-            note=seen.note,
+            dropped=look.dropped,
+            note=look.note,
             database=self.endpoint().dbname,
-        ), seen
+        ), look
 
 
 def _scale(text: str) -> int:
@@ -292,7 +292,7 @@ class LoadService:
         self._keeper = keeper
         self._datasets = datasets
         self._endpoint = endpoint
-        self._run = LoadRun(runner, keeper, open_sql_session, lambda words: self._set(detail=words), one_server=False)
+        self._run = LoadRun(runner, keeper, open_sql_session, lambda detail: self._set(detail=detail), one_server=False)
         self._state = LoadState()
         self._task: asyncio.Task[None] | None = None
 
@@ -366,8 +366,10 @@ class LoadService:
         self._set(made=None)
 
         async def make() -> None:
-            made = await self._datasets.make(plan, replace=replace, tell=lambda progress: self._set(making=progress))
-            self._set(made=made)
+            data_set = await self._datasets.make(
+                plan, replace=replace, tell=lambda progress: self._set(making=progress)
+            )
+            self._set(made=data_set)
 
         self._go(make())
 
@@ -428,16 +430,16 @@ class LoadService:
         series = Series(self._run, plan, before, began, self._keep)
         await series.measure()
 
-    def _series(self, axis: str, asked: int) -> LoadSeries:
+    def _series(self, axis: str, runs: int) -> LoadSeries:
         before = self._state.series
-        return LoadSeries(1 if before is None else before.number + 1, axis, asked)
+        return LoadSeries(1 if before is None else before.number + 1, axis, runs)
 
     def _keep(self, result: RunResult) -> None:
         series = self._state.series
         assert series is not None
         results = (*series.results, result)
-        found = curves(results, Steps(series.axis, ()) if series.axis else None)
-        points, knee = (found[0].points, found[0].knee) if found else ((), None)
+        step_curves = curves(results, Steps(series.axis, ()) if series.axis else None)
+        points, knee = (step_curves[0].points, step_curves[0].knee) if step_curves else ((), None)
         self._set(series=replace(series, results=results, points=points, knee=knee))
 
     def _set(self, **changed: Any) -> None:

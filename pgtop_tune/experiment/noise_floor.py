@@ -47,23 +47,23 @@ def known_floor(frame: Frame, run: BenchRun) -> NoiseFloor | None:
     Args:
         frame: The newest, for machine, server and data.
     """
-    seen = FactsSeen()
-    seen.take(frame)
-    known = known_noise(fingerprint_of(seen.found(()), key_of(run), tuple(filter(None, run.script_hashes))))
-    return None if known is None else known.floor
+    facts = FactsSeen()
+    facts.take(frame)
+    noise = known_noise(fingerprint_of(facts.found(()), key_of(run), tuple(filter(None, run.script_hashes))))
+    return None if noise is None else noise.floor
 
 
 class SeenInTime(Struct, frozen=True):
     """What pairs of blocks show in a time.
 
     Attributes:
-        words: In a sentence.
+        sentence: For the operator.
         needed_s: What an experiment needs where the time shows not even twice as much; None where it does, and where
             the most pairs do not suffice.
         hopeless: Whether the time shows not even twice as much.
     """
 
-    words: str
+    sentence: str
     needed_s: float | None = None
     hopeless: bool = False
 
@@ -78,11 +78,11 @@ def seen_in(floor: NoiseFloor, for_s: float, pair_s: float, quick_s: float) -> S
     """
     differ = f"pairs of blocks of this load differ by {100.0 * floor.pair_sd:.1f} %"
     if _smallest(floor, for_s, quick_s) < _TWICE:
-        shown = f"{duration(for_s)} shows differences from {100.0 * _smallest(floor, for_s, pair_s):.1f} % on"
-        return SeenInTime(f"noise known: {differ}; {shown}")
+        visible_words = f"{duration(for_s)} shows differences from {100.0 * _smallest(floor, for_s, pair_s):.1f} % on"
+        return SeenInTime(f"noise known: {differ}; {visible_words}")
     needed = pairs_needed(floor.pair_sd, _TWICE)
     return SeenInTime(
-        words=f"{differ}, and {duration(for_s)} would not even show twice the throughput",
+        sentence=f"{differ}, and {duration(for_s)} would not even show twice the throughput",
         needed_s=None if needed is None else needed * quick_s,
         hopeless=True,
     )
@@ -162,7 +162,7 @@ class Visible(Struct, frozen=True):
 
 def seen_of(frames: Iterable[Frame], number: int) -> Seen:
     """What frames tell of the seconds of one run, from its first frame on."""
-    found: Seen = {}
+    seconds_seen: Seen = {}
     past: list[Frame] = []
     began_s: float | None = None
     for frame in frames:
@@ -176,28 +176,28 @@ def seen_of(frames: Iterable[Frame], number: int) -> Seen:
         interval = Interval(past)
         writes = CHECKPOINT_WRITES(interval)
         second = int(frame.elapsed_s - began_s)
-        found[second] = SecondSeen(None if writes is None else writes > 0.0, CPU_FOREIGN(interval))
-    return found
+        seconds_seen[second] = SecondSeen(None if writes is None else writes > 0.0, CPU_FOREIGN(interval))
+    return seconds_seen
 
 
-def floor_of(run: ComparedRun, seen: Seen, coin: random.Random) -> Floor:
+def floor_of(run: ComparedRun, seconds_seen: Seen, coin: random.Random) -> Floor:
     """The floor that a continuous run shows.
 
     Args:
-        seen: What weighed on its seconds.
+        seconds_seen: What weighed on its seconds.
         coin: Which block of a pair is called B.
 
     Raises:
         RecordingProblem: It is too short.
     """
     step_s = run.gathered.step_s
-    values = [part / whole for part, whole in run.gathered.sums(TPS, run.warm_up_s)]
+    values = [part / total for part, total in run.gathered.sums(TPS, run.warm_up_s)]
     if len(values) < FEWEST_BEFORE or fmean(values) <= 0.0:
         raise RecordingProblem(
             f"{len(values)} s behind the warm-up are too short to measure the noise", "measure longer: --for 10m"
         )
     first_s = int(run.warm_up_s)
-    writing = [_writing(seen, first_s + place * step_s) for place in range(len(values))]
+    writing = [_writing(seconds_seen, first_s + index * step_s) for index in range(len(values))]
     ratios, left_out = _pairs(values, writing, max(BLOCK_S // step_s, 1), coin)
     paired = decide(ratios)
     begins = [at_s for at_s in run.checkpoints_s or () if at_s >= 0.0]
@@ -210,15 +210,15 @@ def floor_of(run: ComparedRun, seen: Seen, coin: random.Random) -> Floor:
         variance=long_run_variance(values) * step_s,
         checkpoint_period_s=median(b - a for a, b in pairwise(begins)) if len(begins) > 1 else None,
         checkpoint_depth=_depth(values, writing),
-        foreign_cpu=known_mean(each.foreign_cpu for second, each in seen.items() if second >= first_s),
+        foreign_cpu=known_mean(weight.foreign_cpu for second, weight in seconds_seen.items() if second >= first_s),
         steady=run.steady,
     )
     return Floor(kept=kept, paired=paired, left_out=left_out, doubts=tuple(doubt.id for doubt in run.doubts))
 
 
-def _writing(seen: Seen, second: int) -> bool | None:
-    found = seen.get(second) or seen.get(second + 1) or seen.get(second - 1)
-    return None if found is None else found.writing
+def _writing(seconds_seen: Seen, second: int) -> bool | None:
+    weight = seconds_seen.get(second) or seconds_seen.get(second + 1) or seconds_seen.get(second - 1)
+    return None if weight is None else weight.writing
 
 
 def _pairs(
@@ -227,11 +227,11 @@ def _pairs(
     """Log ratios of the pairs that are alike, and how many are not; all where half of them are not."""
     ratios, unlike = [], []
     for start in range(0, len(values) - 2 * length + 1, 2 * length):
-        blocks = [slice(start + place * length, start + (place + 1) * length) for place in (0, 1)]
+        blocks = [slice(start + index * length, start + (index + 1) * length) for index in (0, 1)]
         means = [fmean(values[block]) for block in blocks]
         if min(means) <= 0.0:
             continue
-        shares = [sum(each is True for each in writing[block]) / length for block in blocks]
+        shares = [sum(wrote is True for wrote in writing[block]) / length for block in blocks]
         ratios.append(math.log(means[1] / means[0]) * coin.choice((1.0, -1.0)))
         unlike.append(abs(shares[1] - shares[0]) > _APART)
     if 2 * sum(unlike) >= len(ratios):

@@ -66,18 +66,18 @@ def parse_endpoint(text: str) -> EndpointWords:
     Raises:
         UsageProblem: It is not of that form.
     """
-    name, equals, rest = text.partition("=")
-    name, rest = name.strip(), rest.strip()
-    if not equals or not name or not rest:
+    name, equals, address = text.partition("=")
+    name, address = name.strip(), address.strip()
+    if not equals or not name or not address:
         raise UsageProblem(f"{text!r} is not an endpoint", _HINT)
-    if "://" in rest:
-        return EndpointWords(name, OtherAddress(uri=rest))
-    if not rest.startswith("/") and _NO_HOST.search(rest.partition("/")[0]):
+    if "://" in address:
+        return EndpointWords(name, OtherAddress(uri=address))
+    if not address.startswith("/") and _NO_HOST.search(address.partition("/")[0]):
         raise UsageProblem("an endpoint takes no keywords (host=… port=…)", _HINT)
-    found = _WORDS.fullmatch(rest)
-    if found is None or (found["port"] and not 1 <= int(found["port"]) <= 65_535):
-        raise UsageProblem(f"{rest!r} is not of the form host, port and database", _HINT)
-    host, port, database = (found["host"] or "").strip("[]"), found["port"] or "", found["database"] or ""
+    parts = _WORDS.fullmatch(address)
+    if parts is None or (parts["port"] and not 1 <= int(parts["port"]) <= 65_535):
+        raise UsageProblem(f"{address!r} is not of the form host, port and database", _HINT)
+    host, port, database = (parts["host"] or "").strip("[]"), parts["port"] or "", parts["database"] or ""
     return EndpointWords(name, OtherAddress(host=host, port=port, database=database))
 
 
@@ -149,7 +149,7 @@ class PathFacts(Struct, frozen=True):
 
 def limits(facts: PathFacts) -> tuple[PathLimit, ...]:
     """What is in the way, in the order of the rules; empty when nothing is known to be."""
-    return tuple(found for rule in RULES for found in rule(facts))
+    return tuple(limit for rule in RULES for limit in rule(facts))
 
 
 def pooler_at(sample: PoolerSample | Unavailable, name: str, host: str, port: int) -> Pooler | None:
@@ -401,9 +401,9 @@ def _places(endpoint: LoadEndpoint, pooler: Pooler | None, console: ConsoleSampl
 
 
 def _processes(places: Iterable[tuple[str, int]]) -> tuple[OpenFiles, ...]:
-    found: dict[int, OpenFiles] = {}
+    processes: dict[int, OpenFiles] = {}
     for host, port in dict.fromkeys(places):
-        seen = listeners(host, port)
-        if not isinstance(seen, Unavailable):
-            found |= {process.pid: process for process in seen}
-    return tuple(found.values())
+        accepting = listeners(host, port)
+        if not isinstance(accepting, Unavailable):
+            processes |= {process.pid: process for process in accepting}
+    return tuple(processes.values())

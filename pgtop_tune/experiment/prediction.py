@@ -47,11 +47,11 @@ class Cap(Struct, frozen=True):
 
     Attributes:
         most: More throughput until it is reached, as a share.
-        words: What is the case then: "the CPUs are full".
+        condition: At that limit: "the CPUs are full".
     """
 
     most: float
-    words: str
+    condition: str
 
 
 class _Row(Struct, frozen=True):
@@ -61,12 +61,12 @@ class _Row(Struct, frozen=True):
         saved_by: Beginnings of the labels of waits; a parameter that reaches one of them may save what this limits.
         most: Times the throughput of now, with the milliseconds of waiting that the parameter may save; None where the
             limit is not known, or nothing of it is used.
-        words: What is the case then.
+        condition: At that limit.
     """
 
     saved_by: tuple[str, ...]
     most: Callable[[Interval, LatencyBudget, float], float | None]
-    words: Callable[[Interval], str]
+    condition: Callable[[Interval], str]
 
 
 def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) -> Cap | None:
@@ -76,13 +76,13 @@ def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) 
         reach: As `advice.reach.reach_of` gives it.
     """
     saved_ms = sum(part.ms for part in budget.parts if part.label not in (CPU, QUEUE) and reached(part.label, reach))
-    found = [
-        Cap(max(times - 1.0, 0.0), row.words(interval))
+    caps = [
+        Cap(max(times - 1.0, 0.0), row.condition(interval))
         for row in _ROWS
         if not any(reached(prefix, row.saved_by) for prefix in reach)
         and (times := row.most(interval, budget, saved_ms)) is not None
     ]
-    return min(found, key=lambda cap: cap.most, default=None)
+    return min(caps, key=lambda cap: cap.most, default=None)
 
 
 def _by_cores(interval: Interval, budget: LatencyBudget, saved_ms: float) -> float | None:
@@ -116,7 +116,7 @@ def _by_disks(interval: Interval, _budget: LatencyBudget, _saved_ms: float) -> f
 
 
 def _disk_words(interval: Interval) -> str:
-    room = min(disk_headroom(interval), key=lambda each: each.times)
+    room = min(disk_headroom(interval), key=lambda disk: disk.times)
     cap = f"{room.iops:,.0f} requests/s" if room.iops else f"{units.size(room.bytes_per_s)}B/s"
     return f"{room.disk} is at its cap of {cap}"
 
@@ -218,37 +218,37 @@ def predict(
     budget = latency_budget(interval)
     if budget is None or not budget.measured:
         return None
-    found = _bound(interval, budget, names)
-    wanted = tuple(names), tuple(values), load
+    bounded = _bound(interval, budget, names)
+    change = tuple(names), tuple(values), load
     # Fewer than four pairs have no interval, and say nothing.
     alike = [
         trial.relative
         for trial in trials
-        if (trial.names, trial.values, trial.load) == wanted and trial.low is not None
+        if (trial.names, trial.values, trial.load) == change and trial.low is not None
     ]
-    if found is None and len(alike) < _FEWEST_TRIALS:
+    if bounded is None and len(alike) < _FEWEST_TRIALS:
         return None
-    base = found or Prediction(most=None, removable_ms=0.0, of_ms=budget.total_ms)
+    base = bounded or Prediction(most=None, removable_ms=0.0, of_ms=budget.total_ms)
     if len(alike) < _FEWEST_TRIALS:
         return base
     return replace(base, likely=median(alike), likely_low=min(alike), likely_high=max(alike), trials=len(alike))
 
 
 def _bound(interval: Interval, budget: LatencyBudget, names: Sequence[str]) -> Prediction | None:
-    reach, own = reach_of(names), own_reach_of(names)
-    if reach is None or own is None or budget.total_ms <= 0.0:
+    reach, own_reach = reach_of(names), own_reach_of(names)
+    if reach is None or own_reach is None or budget.total_ms <= 0.0:
         return None
     parts = tuple((part.label, part.ms) for part in budget.parts)
-    waits = tuple((label, ms) for label, ms in parts if reached(label, own))
-    held = tuple((label, ms) for label, ms in parts if reached(label, HELD) and not reached(label, own))
+    waits = tuple((label, ms) for label, ms in parts if reached(label, own_reach))
+    held_waits = tuple((label, ms) for label, ms in parts if reached(label, HELD) and not reached(label, own_reach))
     # Who waits for others waits less only where the others get quicker.
-    if sum(ms for _, ms in waits) >= _FELT * (budget.total_ms - sum(ms for _, ms in held)):
-        waits = tuple(each for each in parts if each in waits or each in held)
+    if sum(ms for _, ms in waits) >= _FELT * (budget.total_ms - sum(ms for _, ms in held_waits)):
+        waits = tuple(part for part in parts if part in waits or part in held_waits)
     removable_ms = min(sum(ms for _, ms in waits), budget.total_ms)
     left_ms = budget.total_ms - removable_ms
     most, by = min(budget.total_ms / left_ms - 1.0 if left_ms > 0.0 else _MOST, _MOST), ""
     if (cap := lowest_cap(interval, budget, reach)) is not None and cap.most < most:
-        most, by = cap.most, cap.words
+        most, by = cap.most, cap.condition
     return Prediction(most=most, removable_ms=removable_ms, of_ms=budget.total_ms, waits=waits, by=by)
 
 
@@ -274,40 +274,41 @@ def inside_bounds(prediction: Prediction, low: float | None, high: float | None)
 def score(trials: Iterable[Trial]) -> Score:
     """Of the newest trials that can be scored."""
     newest = sorted(trials, key=lambda trial: trial.at_ms, reverse=True)
-    known = [each for trial in newest if (each := inside(trial)) is not None][:SCORED]
-    return Score(inside=sum(known), scored=len(known))
+    verdicts = [is_inside for trial in newest if (is_inside := inside(trial)) is not None][:SCORED]
+    return Score(inside=sum(verdicts), scored=len(verdicts))
 
 
-def prediction_words(found: Prediction) -> str:
+def prediction_words(prediction: Prediction) -> str:
     """One sentence: "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"."""
-    words = []
-    if found.most is not None:
-        if found.most >= _MOST:
-            words.append("no bound: nearly all of the transaction is within reach")
-        elif found.by:
-            words.append(f"at most {_percent(found.most)}: then {found.by}")
+    sentences = []
+    if prediction.most is not None:
+        if prediction.most >= _MOST:
+            sentences.append("no bound: nearly all of the transaction is within reach")
+        elif prediction.by:
+            sentences.append(f"at most {_percent(prediction.most)}: then {prediction.by}")
         else:
-            parts = ", ".join(f"{label} {_ms(ms)}" for label, ms in found.waits[:3])
-            of = f"{_ms(found.removable_ms)} of {_ms(found.of_ms)} ms"
-            words.append(f"at most {_percent(found.most)}: {of}{f' ({parts})' if parts else ''} can go")
-    if found.nothing:
-        words.append(f"no value can bring more than {100.0 * _NOTHING:.0f} %")
-    if found.likely_low is not None and found.likely_high is not None:
-        words.append(
-            f"likely {_percent(found.likely_low)} to {_percent(found.likely_high)} ({found.trials} trials here)"
+            parts = ", ".join(f"{label} {_ms(ms)}" for label, ms in prediction.waits[:3])
+            of = f"{_ms(prediction.removable_ms)} of {_ms(prediction.of_ms)} ms"
+            sentences.append(f"at most {_percent(prediction.most)}: {of}{f' ({parts})' if parts else ''} can go")
+    if prediction.nothing:
+        sentences.append(f"no value can bring more than {100.0 * _NOTHING:.0f} %")
+    if prediction.likely_low is not None and prediction.likely_high is not None:
+        sentences.append(
+            f"likely {_percent(prediction.likely_low)} to {_percent(prediction.likely_high)}"
+            f" ({prediction.trials} trials here)"
         )
-    return "; ".join(words)
+    return "; ".join(sentences)
 
 
 def _ms(value: float) -> str:
     return f"{value:.1f}" if value >= 1.0 else f"{value:.2g}"
 
 
-def score_words(found: Score) -> str:
+def score_words(told_score: Score) -> str:
     """ "last 20 predictions: 17 inside"; "" without any."""
-    if found.scored == 1:
-        return f"last prediction: {'inside' if found.inside else 'outside'}"
-    return f"last {found.scored} predictions: {found.inside} inside" if found.scored else ""
+    if told_score.scored == 1:
+        return f"last prediction: {'inside' if told_score.inside else 'outside'}"
+    return f"last {told_score.scored} predictions: {told_score.inside} inside" if told_score.scored else ""
 
 
 def _percent(share: float) -> str:

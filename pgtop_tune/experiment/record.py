@@ -53,7 +53,7 @@ class AskedRun(Struct, frozen=True):
 
 
 def record_of(
-    asked: AskedRun, evidence: RunEvidence, report: BenchReport | None, output: tuple[str, str], ended_ms: int
+    asked_run: AskedRun, evidence: RunEvidence, report: BenchReport | None, output: tuple[str, str], ended_ms: int
 ) -> RunResult:
     """The record of a run that began.
 
@@ -66,10 +66,10 @@ def record_of(
     figures = report or BenchReport()
     partial_tps = fmean(seconds) if seconds else None
     return RunResult(
-        endpoint=asked.endpoint,
-        configuration=asked.configuration,
-        profile=asked.profile,
-        spec=asked.spec,
+        endpoint=asked_run.endpoint,
+        configuration=asked_run.configuration,
+        profile=asked_run.profile,
+        spec=asked_run.spec,
         command=run.command,
         pgbench_version=run.pgbench_version,
         server_version=server.get("version", ""),
@@ -83,12 +83,12 @@ def record_of(
         tps=figures.tps if run.complete and figures.tps is not None else partial_tps,
         latency_average_ms=figures.latency_average_ms,
         latency_stddev_ms=figures.latency_stddev_ms,
-        connection_ms=figures.initial_connection_ms if not asked.spec.connect_per_transaction
+        connection_ms=figures.initial_connection_ms if not asked_run.spec.connect_per_transaction
         else figures.average_connection_ms,
         processed=figures.processed,
         failed=figures.failed,
         failures={kind: count for kind in _FAILURES if (count := getattr(figures, f"{kind}_failures")) is not None},
-        scripts=asked.scripts,
+        scripts=asked_run.scripts,
         report=report,
         latencies=_latencies(evidence.latencies),
         by_second=_by_second(evidence),
@@ -107,7 +107,7 @@ def record_of(
     )  # fmt: skip
 
 
-def record_of_nothing(asked: AskedRun, facts: RunFacts, problem: str, hint: str, at_ms: int) -> RunResult:
+def record_of_nothing(asked_run: AskedRun, facts: RunFacts, problem: str, hint: str, at_ms: int) -> RunResult:
     """The record of a run that could not begin, with the reason: a result as well."""
     doubt = Doubt(
         id="RUN-FAILED",
@@ -116,12 +116,13 @@ def record_of_nothing(asked: AskedRun, facts: RunFacts, problem: str, hint: str,
         advice=hint,
     )
     return RunResult(
-        endpoint=asked.endpoint, configuration=asked.configuration, profile=asked.profile, spec=asked.spec,
-        command=asked.command, pgbench_version=asked.pgbench_version, server_version="",
+        endpoint=asked_run.endpoint, configuration=asked_run.configuration, profile=asked_run.profile,
+        spec=asked_run.spec,
+        command=asked_run.command, pgbench_version=asked_run.pgbench_version, server_version="",
         state=RunState.FAILED, exit_status=None,
         message=f"{problem}\nhint: {hint}" if hint else problem, started_ms=at_ms, ended_ms=at_ms,
-        open_loop=asked.spec.rate_per_s is not None, sampling_rate=0.0, tps=None, latency_average_ms=None,
-        latency_stddev_ms=None, connection_ms=None, processed=None, failed=None, failures={}, scripts=asked.scripts,
+        open_loop=asked_run.spec.rate_per_s is not None, sampling_rate=0.0, tps=None, latency_average_ms=None,
+        latency_stddev_ms=None, connection_ms=None, processed=None, failed=None, failures={}, scripts=asked_run.scripts,
         report=None, latencies=None, by_second=(), by_script=(), progress=(), steady=steady_state(()), spread=None,
         generator=None, doubts=(doubt,), facts=facts,
     )  # fmt: skip
@@ -144,19 +145,19 @@ def _latencies(histograms: Sequence[Histogram]) -> LatencySummary | None:
 
 def _by_second(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
     parts: dict[int, list[Histogram]] = {}
-    for each in evidence.latencies:
-        parts.setdefault(each.second, []).append(each)
-    found = ((second, _latencies(parts[second])) for second in sorted(parts))
-    return tuple(LatencyOf(str(second), latencies) for second, latencies in found if latencies)
+    for histogram in evidence.latencies:
+        parts.setdefault(histogram.second, []).append(histogram)
+    summaries = ((second, _latencies(parts[second])) for second in sorted(parts))
+    return tuple(LatencyOf(str(second), latencies) for second, latencies in summaries if latencies)
 
 
 def _by_script(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
     """Of each of several scripts, by its name."""
     names = evidence.run.scripts
-    found = ((number, _latencies((merged,))) for number, merged in merge_scripts(evidence.latencies).items())
+    summaries = ((number, _latencies((merged,))) for number, merged in merge_scripts(evidence.latencies).items())
     return tuple(
         LatencyOf(names[number] if number < len(names) else f"script {number + 1}", latencies)
-        for number, latencies in found
+        for number, latencies in summaries
         if latencies is not None
     )
 

@@ -93,8 +93,8 @@ def parse_goal(text: str) -> float:
     Raises:
         UsageProblem: It is none of them, or out of reach.
     """
-    found = _GOAL.fullmatch(text.strip())
-    goal = float(found[1]) / 100.0 if found else 0.0
+    number = _GOAL.fullmatch(text.strip())
+    goal = float(number[1]) / 100.0 if number else 0.0
     if not _NARROWEST <= goal <= _WIDEST:
         raise UsageProblem(f"{text!r} is not an interval", "write --until '±2 %', from 0.1 to 50 %")
     return goal
@@ -132,18 +132,18 @@ class Repeats:
         for number, places in enumerate(there_and_back(len(self._cells))):
             if number >= self._wish.runs and (number >= self._wish.most or self.narrow or self.hopeless):
                 return
-            for place in places:
-                self.order.append(place)
-                yield place
+            for cell_number in places:
+                self.order.append(cell_number)
+                yield cell_number
 
     def take(self, result: RunResult) -> None:
         """The run of the newest cell."""
-        place = self.order[-1]
+        cell_number = self.order[-1]
         measured = measured_run(as_json(result))
-        self._runs[place].append(measured)
-        if self._loads[place] is None and (load := load_fingerprint(measured.side, measured.run)) is not None:
+        self._runs[cell_number].append(measured)
+        if self._loads[cell_number] is None and (load := load_fingerprint(measured.side, measured.run)) is not None:
             load = replace(load, endpoint=result.endpoint if self._several else "")
-            self._loads[place], self._known[place] = load, history(load)
+            self._loads[cell_number], self._known[cell_number] = load, history(load)
 
     def cells(self) -> tuple[CellOfRuns, ...]:
         """What is known of each cell that was run."""
@@ -152,20 +152,20 @@ class Repeats:
     def _measured(self) -> Iterator[tuple[RunCell, CellOfRuns]]:
         """Each cell that was run; its title tells it from the others."""
         of_all = zip(self._cells, self._runs, self._loads, self._known, strict=True)
-        for cell, runs, load, known in of_all:
+        for cell, runs, load, history_spread in of_all:
             if runs:
-                found = cell_of(runs, load, known)
+                cell_of_runs = cell_of(runs, load, history_spread)
                 where = cell.target.name if self._several else "", cell.configuration
-                yield cell, replace(found, title=", ".join(filter(None, (found.title, *where))))
+                yield cell, replace(cell_of_runs, title=", ".join(filter(None, (cell_of_runs.title, *where))))
 
     def by_configuration(self) -> dict[str, dict[str, CellOfRuns]]:
         """Of each load its cells by the name of their configuration; empty without configurations."""
-        found: dict[str, dict[str, CellOfRuns]] = {}
+        loads: dict[str, dict[str, CellOfRuns]] = {}
         for cell, measured in self._measured():
             if cell.configuration:
                 load = measured.title.removesuffix(f", {cell.configuration}")
-                found.setdefault(load, {})[cell.configuration] = measured
-        return found
+                loads.setdefault(load, {})[cell.configuration] = measured
+        return loads
 
     @property
     def narrow(self) -> bool:
@@ -175,7 +175,7 @@ class Repeats:
     @property
     def hopeless(self) -> bool:
         """Whether the interval of a cell will not become narrow, or means nothing, however often it is run."""
-        bound = any(all(each.bound_by_generator for each in runs) for runs in self._runs)
+        bound = any(all(run.bound_by_generator for run in runs) for runs in self._runs)
         return bound or any(cell.half is None for cell in self.cells())
 
     def outcome(self) -> tuple[str, ...]:
@@ -184,17 +184,17 @@ class Repeats:
         if goal is None:
             return ()
         missed = [f"{cell.title}: {_missed(cell, goal)}" for cell in self.cells() if not cell.narrow(goal)]
-        bound = [runs[0].run.key.title for runs in self._runs if runs and all(each.bound_by_generator for each in runs)]
+        bound = [runs[0].run.key.title for runs in self._runs if runs and all(run.bound_by_generator for run in runs)]
         return (*missed, *(f"{title}: pgbench was the limit, repeats say nothing of the server" for title in bound))
 
     def keep(self) -> str:
         """Hands what the runs of each cell show to the noise store; what went wrong, one line, or ""."""
-        said = [
+        problems = [
             remember(load, to_keep(runs))
             for runs, load in zip(self._runs, self._loads, strict=True)
             if load is not None
         ]
-        return next(filter(None, said), "")
+        return next(filter(None, problems), "")
 
     def as_json(self) -> dict[str, Any]:
         """For the object of the series."""
@@ -207,8 +207,8 @@ def _missed(cell: CellOfRuns, goal: float) -> str:
         return f"no interval after {counted(cell.made, 'run')}, see the notes"
     more = cell.more(goal)
     needs = "more than 200 runs" if more is None else f"about {counted(more, 'more run')}"
-    made = counted(cell.runs, "run")
-    return f"±{100 * cell.half:.1f} % after {made}; ±{100 * goal:g} % needs {needs}"
+    runs_made = counted(cell.runs, "run")
+    return f"±{100 * cell.half:.1f} % after {runs_made}; ±{100 * goal:g} % needs {needs}"
 
 
 # Whether a goal can be reached at all, before anything is run.
@@ -237,8 +237,8 @@ def load_before(facts: Sequence[Fact], cell: RunCell, *, several: bool, machine:
         scripts=tuple(script.sha256 for script in cell.scripts if script.sha256),
     )
     side = Material(name="", began_ms=0, seconds=0.0, runs=(), facts=tuple(facts))
-    found = load_fingerprint(side, run)
-    return None if found is None else replace(found, generator=machine)
+    fingerprint = load_fingerprint(side, run)
+    return None if fingerprint is None else replace(fingerprint, generator=machine)
 
 
 def check_length(cells: Sequence[RunCell], wish: Repetition) -> None:
@@ -271,10 +271,10 @@ def check_goal(
         return
     worst: tuple[int, LoadFingerprint] | None = None
     for load in loads:
-        known = history(load)
-        if load is None or not known.degrees:
+        spread = history(load)
+        if load is None or not spread.degrees:
             continue
-        needed = more_runs(run_noise((), (), history=known), 0, wish.until) or _MOST + 1
+        needed = more_runs(run_noise((), (), history=spread), 0, wish.until) or _MOST + 1
         if needed > wish.at_most and (worst is None or needed > worst[0]):
             worst = needed, load
     if worst is not None:

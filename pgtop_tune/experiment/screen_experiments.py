@@ -91,10 +91,13 @@ class SwitchbackService:
         """See `ExperimentControl.look`."""
         from pgtop_tune.experiment.switchback.arms import as_shown
 
-        found = {each.name.lower(): each for each in await self._parameters.list(tuple(name for name, _ in wanted))}
+        parameters = {
+            parameter.name.lower(): parameter
+            for parameter in await self._parameters.list(tuple(name for name, _ in wanted))
+        }
         values = []
         for name, b in wanted:
-            parameter = found.get(name.lower())
+            parameter = parameters.get(name.lower())
             if parameter is None:
                 values.append(ArmValues(name, "", b, _UNKNOWN))
             elif as_shown(parameter, b) != parameter.shown:
@@ -142,11 +145,11 @@ class SwitchbackService:
         from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
 
         names = tuple(name for name, _ in wanted.values)
-        found = {each.name.lower(): each for each in await self._parameters.list(names)}
-        missing = [name for name in names if name.lower() not in found]
+        parameters = {parameter.name.lower(): parameter for parameter in await self._parameters.list(names)}
+        missing = [name for name in names if name.lower() not in parameters]
         if missing or not names:
             raise UsageProblem(f"{', '.join(missing) or 'nothing'}: {_UNKNOWN}", "p lists parameters")
-        rivals = resolved([Rival(name, CURRENT, b) for name, b in wanted.values], found)
+        rivals = resolved([Rival(name, CURRENT, b) for name, b in wanted.values], parameters)
         server = None if self._newest is None else server_of(self._newest)
         if server is not None:
             await asyncio.to_thread(check_alone, server)
@@ -154,7 +157,7 @@ class SwitchbackService:
         facts = {**self._facts, "system_identifier": self._system_identifier}
         trials = await asyncio.to_thread(trials_of, self._facts.get("server", ""), self._system_identifier)
         plan = _plan(rivals, wanted)
-        announcement = Announcement("screen", [each.name for each in rivals], self.state, server)
+        announcement = Announcement("screen", [rival.name for rival in rivals], self.state, server)
         await self._parameters.claim_experiment(names)
         try:
             await asyncio.to_thread(announcement.begin)
@@ -164,17 +167,17 @@ class SwitchbackService:
         frames, self._announcement = BlockFrames(loaded=plan.loaded), announcement
         self._frames = frames
         arms = Arms(ChangeSets(self._parameters, None), self._parameters, plan.rivals, wanted.confirmed)
-        shown = ShownStates(plan, self._state.number + 1)
+        shown_states = ShownStates(plan, self._state.number + 1)
         file = RecordFile((rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S"))
-        watch = _Watch(shown, plan, self._note, file, facts)
-        self._state = shown.newest
+        watch = _Watch(shown_states, plan, self._note, file, facts)
+        self._state = shown_states.newest
 
         def seen(state: SwitchbackState) -> None:
             self._state = watch.taken(state)
 
         # The load goes on whatever becomes of the experiment.
         experiment = Switchback(plan, frames, arms, ForeignLoad(), seen, trials)
-        self._switching(frozenset(each.name for each in rivals))
+        self._switching(frozenset(rival.name for rival in rivals))
         self._task = asyncio.create_task(self._run(experiment))
 
     async def _run(self, experiment: Switchback) -> None:
@@ -223,12 +226,12 @@ def _refusal(parameter: Parameter, b: str) -> str:
     return ""
 
 
-def _plan(rivals: Sequence[Any], wanted: ExperimentRequest) -> SwitchbackPlan:
+def _plan(rivals: Sequence[Any], request: ExperimentRequest) -> SwitchbackPlan:
     from pgtop_tune.compare.sides.figures import LATENCY, TPS
     from pgtop_tune.compare.statement_rows import SAME_MIX
     from pgtop_tune.experiment.switchback.state import SwitchbackPlan
 
-    run = wanted.run
+    run = request.run
     load = "of the server as it is"
     if run is not None:
         rate = f" -R {run.rate_per_s:g}" if run.rate_per_s else ""
@@ -237,7 +240,7 @@ def _plan(rivals: Sequence[Any], wanted: ExperimentRequest) -> SwitchbackPlan:
         rivals=tuple(rivals),
         load=load,
         loaded=run is not None,
-        for_s=wanted.for_s,
+        for_s=request.for_s,
         seed=random.SystemRandom().getrandbits(32),
         objective=SAME_MIX if run is None else LATENCY if run.rate_per_s else TPS,
     )
@@ -247,10 +250,10 @@ class _Watch:
     """Takes states of one experiment: ticks for the tape, the state for the screen, the record."""
 
     def __init__(
-        self, shown: ShownStates, plan: SwitchbackPlan, note: Callable[[Event], None], file: RecordFile,
+        self, states: ShownStates, plan: SwitchbackPlan, note: Callable[[Event], None], file: RecordFile,
         facts: dict[str, str],
     ) -> None:  # fmt: skip
-        self._shown: Final = shown
+        self._shown: Final = states
         self._plan: Final = plan
         self._note: Final = note
         self._file: Final = file
@@ -266,18 +269,18 @@ class _Watch:
         if judged:
             self._write(state)
             self._tell_spoiled(state)
-        shown = self._shown.newest
-        self._tell_switch(shown)
-        return replace(shown, details=f"{shown.details}\n{self._problem}") if shown.details else shown
+        newest = self._shown.newest
+        self._tell_switch(newest)
+        return replace(newest, details=f"{newest.details}\n{self._problem}") if newest.details else newest
 
-    def _tell_switch(self, shown: ExperimentState) -> None:
+    def _tell_switch(self, state: ExperimentState) -> None:
         """A tick where another arm begins, and where the last one ends."""
-        if shown.arm and shown.arm_since_ms != self._arm_since_ms:
-            self._arm_since_ms = shown.arm_since_ms
-            self._tick(shown.arm_words)
-        elif shown.ending and not self._over:
+        if state.arm and state.arm_since_ms != self._arm_since_ms:
+            self._arm_since_ms = state.arm_since_ms
+            self._tick(state.arm_words)
+        elif state.ending and not self._over:
             self._over = True
-            self._tick(f"A/B {shown.ending}")
+            self._tick(f"A/B {state.ending}")
 
     def _tell_spoiled(self, state: SwitchbackState) -> None:
         """Once of each pair in which somebody else changed what is compared: the tape leaves out such changes."""
@@ -327,14 +330,14 @@ class OtherExperiments:
 
     def state(self) -> ExperimentState:
         """See `ExperimentView.state`; its clock goes on between two looks."""
-        shown, number = self._shown, self._number
-        if shown is None:
+        running, number = self._shown, self._number
+        if running is None:
             return ExperimentState()
-        where = "detached" if shown.detached else f"process {shown.key.pid}"
-        state = replace(shown.state, number=number, where=where, better=False)
+        where = "detached" if running.detached else f"process {running.key.pid}"
+        state = replace(running.state, number=number, where=where, better=False)
         if not state.under_way:
             return state
-        age_s = max(time.time_ns() // 1_000_000 - shown.written_ms, 0) / 1000.0
+        age_s = max(time.time_ns() // 1_000_000 - running.written_ms, 0) / 1000.0
         return replace(state, elapsed_s=state.elapsed_s + age_s, remaining_s=max(state.remaining_s - age_s, 0.0))
 
     def accept(self, step: Step) -> None:
@@ -357,17 +360,18 @@ class OtherExperiments:
 
     def _found(self, server: ServerKey) -> tuple[RunningExperiment | None, RunningExperiment | None]:
         """The experiment that was shown, as it is now, and the newest other one that goes on here. Blocking."""
-        others = [each for each in running_experiments() if each.key != self._ours]
-        shown = self._shown
-        same = None if shown is None else _same(shown, others)
-        return same, _newest(others, server)
+        other_experiments = [experiment for experiment in running_experiments() if experiment.key != self._ours]
+        shown_before = self._shown
+        same = None if shown_before is None else _same(shown_before, other_experiments)
+        return same, _newest(other_experiments, server)
 
     def _take(self, same: RunningExperiment | None, newest: RunningExperiment | None) -> None:
-        shown = self._shown
-        if shown is not None and shown.state.under_way:
+        shown_before = self._shown
+        if shown_before is not None and shown_before.state.under_way:
             if same is None:
                 same = replace(
-                    shown, state=replace(shown.state, under_way=False, arm="", ending=KILLED, details=_KILLED)
+                    shown_before,
+                    state=replace(shown_before.state, under_way=False, arm="", ending=KILLED, details=_KILLED),
                 )
             self._shown = same
             self._tell_switch(same)
@@ -378,40 +382,51 @@ class OtherExperiments:
                 self._switching(frozenset(newest.parameters))
             self._tell_switch(newest)
 
-    def _tell_switch(self, shown: RunningExperiment) -> None:
+    def _tell_switch(self, experiment: RunningExperiment) -> None:
         """A tick where another arm began, and where the last one ended."""
-        state = shown.state
+        state = experiment.state
         if state.kind not in _SWITCHED:
             return
         if not state.under_way:
             self._switching(frozenset())
-            self._note(Event(shown.written_ms, EventKind.SWITCH, f"{state.kind} {state.ending}"))
+            self._note(Event(experiment.written_ms, EventKind.SWITCH, f"{state.kind} {state.ending}"))
         elif state.arm and state.arm_since_ms != self._arm_since_ms:
             self._arm_since_ms = state.arm_since_ms
             self._note(Event(state.arm_since_ms, EventKind.SWITCH, state.arm_words))
 
     async def stop(self) -> None:
         """See `ExperimentView.stop`: interrupts its program as Ctrl-C does."""
-        shown = self._shown
-        if shown is None or not shown.key.lives:
+        experiment = self._shown
+        if experiment is None or not experiment.key.lives:
             return
-        if shown.program == "screen":
-            raise UsageProblem(f"it belongs to the screen of process {shown.key.pid}", "press x and s there")
-        interruption = Interruption(shown.key, shown.words)
+        if experiment.program == "screen":
+            raise UsageProblem(f"it belongs to the screen of process {experiment.key.pid}", "press x and s there")
+        interruption = Interruption(experiment.key, experiment.words)
         while True:
             if not await asyncio.to_thread(interruption.goes_on):
                 return
             await asyncio.sleep(_STOP_LOOK_S)
 
 
-def _same(shown: RunningExperiment, others: Sequence[RunningExperiment]) -> RunningExperiment | None:
+def _same(shown_before: RunningExperiment, experiments: Sequence[RunningExperiment]) -> RunningExperiment | None:
     """The same experiment as its program told it last; None where the program is gone without a last word."""
-    same = next((each for each in others if (each.key, each.began_ms) == (shown.key, shown.began_ms)), None)
+    same = next(
+        (
+            experiment
+            for experiment in experiments
+            if (experiment.key, experiment.began_ms) == (shown_before.key, shown_before.began_ms)
+        ),
+        None,
+    )
     return same if same is not None and (not same.state.under_way or same.key.lives) else None
 
 
-def _newest(others: Sequence[RunningExperiment], server: ServerKey) -> RunningExperiment | None:
+def _newest(experiments: Sequence[RunningExperiment], server: ServerKey) -> RunningExperiment | None:
     return next(
-        (each for each in reversed(others) if each.state.under_way and each.server.is_same(server) and each.key.lives),
+        (
+            experiment
+            for experiment in reversed(experiments)
+            if experiment.state.under_way and experiment.server.is_same(server) and experiment.key.lives
+        ),
         None,
     )

@@ -55,17 +55,17 @@ def parse_steps(text: str) -> Steps:
     Raises:
         UsageProblem: It is not of that form.
     """
-    axis, equals, rest = text.partition("=")
+    axis, equals, numbers = text.partition("=")
     axis = axis.strip()
     if not equals or axis not in _AXES:
         raise UsageProblem(f"{text!r} is not a list of steps", "write --steps clients=1,2,4,8 or --steps rate=100,200")
     try:
-        values = tuple(float(word) for word in rest.split(","))
+        values = tuple(float(word) for word in numbers.split(","))
     except ValueError:
-        raise UsageProblem(f"{rest!r} is not a list of numbers", "separate them by commas: 1,2,4,8") from None
-    whole = axis != "clients" or all(value == int(value) for value in values if value < 1e9)
-    if not 1 <= len(values) <= _MOST or not whole or not all(0 < value < 1e9 for value in values):
-        raise UsageProblem(f"{rest!r} are no steps", f"up to {_MOST} numbers above 0, clients whole ones")
+        raise UsageProblem(f"{numbers!r} is not a list of numbers", "separate them by commas: 1,2,4,8") from None
+    is_whole = axis != "clients" or all(value == int(value) for value in values if value < 1e9)
+    if not 1 <= len(values) <= _MOST or not is_whole or not all(0 < value < 1e9 for value in values):
+        raise UsageProblem(f"{numbers!r} are no steps", f"up to {_MOST} numbers above 0, clients whole ones")
     return Steps(axis, values)
 
 
@@ -131,8 +131,8 @@ class Series:
         Raises:
             asyncio.CancelledError: It was stopped; the run under way is in the results, marked partial.
         """
-        for number, place in enumerate(self._order):
-            cell = self._cells[place]
+        for number, cell_number in enumerate(self._order):
+            cell = self._cells[cell_number]
             self._began(number, cell)
             try:
                 result = await self._run.measure(cell, self._before)
@@ -160,7 +160,7 @@ def _curve(endpoint: str, configuration: str, profile: str, axis: str, results: 
     loads: dict[float, list[LoadPoint]] = {}
     for point in (_point(result, axis) for result in results):
         loads.setdefault(point.load, []).append(point)
-    points = tuple(_together(each) for each in loads.values())
+    points = tuple(_together(repeats) for repeats in loads.values())
     knee = knee_of_clients(points) if axis == "clients" else knee_of_rates(points)
     return StepCurve(
         endpoint=endpoint, configuration=configuration, profile=profile, axis=axis, points=points, knee=knee
@@ -177,12 +177,12 @@ def _together(repeats: Sequence[LoadPoint]) -> LoadPoint:
     """One step: of repeats the means, over those that have a figure."""
     if len(repeats) == 1:
         return repeats[0]
-    errors = [each.error_tps for each in repeats if each.error_tps is not None]
+    errors = [point.error_tps for point in repeats if point.error_tps is not None]
     return LoadPoint(
         load=repeats[0].load,
-        tps=known_mean(each.tps for each in repeats),
+        tps=known_mean(point.tps for point in repeats),
         error_tps=math.hypot(*errors) / len(errors) if errors else None,
-        p99_ms=known_mean(each.p99_ms for each in repeats),
+        p99_ms=known_mean(point.p99_ms for point in repeats),
     )
 
 
@@ -228,7 +228,7 @@ def cells(
     Raises:
         LoadProblem: A script that is not there, or that starts programs and may not.
     """
-    found = []
+    run_cells = []
     for target in targets:
         for profile in profiles:
             base = replace(
@@ -238,12 +238,12 @@ def cells(
                 protocol=protocol or ("simple" if spec.scripts else profile.protocol),
             )
             scripts = scripts_of(base, profile, allow_shell=allow_shell)
-            for each in steps.specs(base) if steps else (base,):
-                found += [
-                    RunCell(target=target, profile=profile, spec=each, scripts=scripts, configuration=name)
+            for step_spec in steps.specs(base) if steps else (base,):
+                run_cells += [
+                    RunCell(target=target, profile=profile, spec=step_spec, scripts=scripts, configuration=name)
                     for name in configurations
                 ]
-    return tuple(found)
+    return tuple(run_cells)
 
 
 def scripts_of(spec: LoadSpec, profile: Profile, *, allow_shell: bool) -> tuple[ScriptFile, ...]:
@@ -254,7 +254,7 @@ def scripts_of(spec: LoadSpec, profile: Profile, *, allow_shell: bool) -> tuple[
     """
     if profile.builtin and not spec.scripts:
         return (ScriptFile(profile.builtin, 1, statements=BUILTIN_STATEMENTS[profile.builtin]),)
-    chosen = [(Path(each.file), each.weight) for each in spec.scripts]
+    chosen = [(Path(script.file), script.weight) for script in spec.scripts]
     allowed = allow_shell or (profile.allow_shell and not chosen)
     if not chosen:
         chosen = [(script.file, script.weight) for script in profile.scripts]

@@ -100,9 +100,9 @@ class ServerClock:
             async with aclosing(await self._open_sql_session()) as sql_session:
                 now = await _look(sql_session, user, database)
                 grown = {
-                    queryid: each
+                    queryid: counters
                     for queryid, counted in now.counted.items()
-                    if (each := _grown(before.counted.get(queryid), counted)) is not None
+                    if (counters := _grown(before.counted.get(queryid), counted)) is not None
                 }
                 texts = await sql_session.rows(await _with_schema(sql_session, _TEXTS), (list(grown),))
         except PgtopError as problem:
@@ -121,25 +121,25 @@ def matched(
     what the load executed, it counted somebody else's (or, without pg_stat_statements.track_utility, none), and that is
     not told.
     """
-    found = {queryid: normalised(text) for queryid, text in texts.items()}
+    normal_texts = {queryid: normalised(text) for queryid, text in texts.items()}
     parts = report.scripts or (report,)
-    executed, told = Counter[str](), Counter[str]()
+    executed, occurrences = Counter[str](), Counter[str]()
     for part in parts:
         tries = (part.processed or 0) + (part.failed or 0) + (part.retries or 0)
-        for each in part.statements:
-            executed[normalised(each.text)] += tries
-            told[normalised(each.text)] += 1
+        for statement in part.statements:
+            executed[normalised(statement.text)] += tries
+            occurrences[normalised(statement.text)] += 1
     rows = []
     for part in parts:
         script = part.name if isinstance(part, ScriptReport) else ""
-        for each in part.statements:
-            if not each.text.startswith("\\"):
-                counted = _of(each, found, grown)
-                calls, expected = sum(row.calls for row in counted), executed[normalised(each.text)]
-                theirs = 2 * calls < expected or calls > 2 * expected
-                shared = told[normalised(each.text)] > 1
-                figures = _mean_and_deviation([] if theirs else counted)
-                rows.append(StatementTimes(script, each.text, *figures, shared=shared))
+        for statement in part.statements:
+            if not statement.text.startswith("\\"):
+                counted = _of(statement, normal_texts, grown)
+                calls, expected = sum(row.calls for row in counted), executed[normalised(statement.text)]
+                is_foreign = 2 * calls < expected or calls > 2 * expected
+                shared = occurrences[normalised(statement.text)] > 1
+                figures = _mean_and_deviation([] if is_foreign else counted)
+                rows.append(StatementTimes(script, statement.text, *figures, shared=shared))
     return tuple(rows)
 
 
@@ -148,19 +148,19 @@ def normalised(text: str) -> str:
 
     END is COMMIT: the server keeps one entry for both, under the name that came first.
     """
-    words = _PLACEHOLDER.sub("?", _BLANKS.sub(" ", text).strip().rstrip("; ")).casefold()
-    return "commit" if words == "end" else words
+    normal_text = _PLACEHOLDER.sub("?", _BLANKS.sub(" ", text).strip().rstrip("; ")).casefold()
+    return "commit" if normal_text == "end" else normal_text
 
 
 def _of(
-    statement: StatementReport, found: Mapping[int, str], grown: Mapping[int, QueryCounters]
+    statement: StatementReport, normal_texts: Mapping[int, str], grown: Mapping[int, QueryCounters]
 ) -> list[QueryCounters]:
-    wanted = normalised(statement.text)
+    normal_text = normalised(statement.text)
     if statement.text.rstrip().endswith(";"):
-        ids = [queryid for queryid, text in found.items() if text == wanted]
+        ids = [queryid for queryid, text in normal_texts.items() if text == normal_text]
     else:
-        ids = [queryid for queryid, text in found.items() if text.startswith(wanted)]
-        if len({found[queryid] for queryid in ids}) > 1:
+        ids = [queryid for queryid, text in normal_texts.items() if text.startswith(normal_text)]
+        if len({normal_texts[queryid] for queryid in ids}) > 1:
             return []
     return [grown[queryid] for queryid in ids]
 
@@ -210,8 +210,8 @@ async def _with_schema(sql_session: SqlSession, statement: str) -> str:
     rows = await sql_session.rows(_SCHEMA)
     if not rows:
         raise LoadProblem("pg_stat_statements is not in the watched database", "CREATE EXTENSION pg_stat_statements")
-    schema, ours, owner = rows[0]
-    if not ours:
+    schema, is_trusted, owner = rows[0]
+    if not is_trusted:
         raise LoadProblem(
             f"pg_stat_statements is in a schema of {owner}: functions of that role would run as a superuser",
             "ALTER EXTENSION pg_stat_statements SET SCHEMA …, to one that a superuser owns",

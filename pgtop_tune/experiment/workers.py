@@ -102,9 +102,9 @@ class Distribution:
         return self._key_for(server) is not None
 
     def _key_for(self, server: str) -> _Key | None:
-        own = [key for key, owner in self._owners.items() if owner == server and self._blocks[key]]
+        own_keys = [key for key, owner in self._owners.items() if owner == server and self._blocks[key]]
         free = [key for key, cells in self._blocks.items() if cells and key not in self._owners]
-        return next(iter((*own, *free)), None)
+        return next(iter((*own_keys, *free)), None)
 
     def next(self, server: str) -> Cell | None:
         """The next cell of the server's block, or of one that nobody has; None where there is none now."""
@@ -141,12 +141,12 @@ class CellOnServer(Struct, frozen=True, kw_only=True):
     Attributes:
         run: (server, cell) → result. Raises as `Workers.run`.
         servers: Names of those that are there now.
-        told: Takes what is going on, one line.
+        tell: Takes what is going on, one line.
     """
 
     run: Callable[[str, Cell], Awaitable[CellResult]]
     servers: Callable[[], Awaitable[Sequence[str]]]
-    told: Callable[[str], None]
+    tell: Callable[[str], None]
 
 
 class RunOnServers:
@@ -181,7 +181,7 @@ class RunOnServers:
             if cell.impossible and cell.number not in self._done:
                 self._keep(failed(cell, cell.impossible))
         if self._left.blocks < len(self._servers):
-            self._cells.told(
+            self._cells.tell(
                 f"{counted(self._left.blocks, 'block')} of cells for {counted(len(self._servers), 'server')}: "
                 "all configurations of one load and repeat stay on one server"
             )
@@ -221,19 +221,19 @@ class RunOnServers:
     async def _made(self, server: str, cell: Cell) -> bool:
         """Whether the server can take another one."""
         self._log.write("cell_began", number=cell.number, server=server)
-        self._cells.told(f"cell {cell.number} of {len(self._plan.cells)} on {server}: {cell.words}")
+        self._cells.tell(f"cell {cell.number} of {len(self._plan.cells)} on {server}: {cell.words}")
         try:
             self._keep(await self._cells.run(server, cell))
             return True
         except UnitFailed as problem:
             self._keep(failed(cell, problem.message), server)
-            self._cells.told(f"{server} takes no more cells")
+            self._cells.tell(f"{server} takes no more cells")
             return False
         except WorkerGone as gone:
             self._keep(failed(cell, gone.message), server)
         if await comes_back(server, self._cells.servers):
             return True
-        self._cells.told(f"the worker of {server} has not come back: the others take its cells")
+        self._cells.tell(f"the worker of {server} has not come back: the others take its cells")
         return False
 
     def _keep(self, result: CellResult, server: str = "") -> None:
@@ -241,9 +241,9 @@ class RunOnServers:
         self._done.add(result.number)
         at = result.server or server
         if result.reason:
-            self._cells.told(f"cell {result.number}{f' on {at}' if at else ''} failed: {result.reason}")
+            self._cells.tell(f"cell {result.number}{f' on {at}' if at else ''} failed: {result.reason}")
         elif result.tps is not None:
-            self._cells.told(f"cell {result.number} on {at}: {result.tps:.2f} tps")
+            self._cells.tell(f"cell {result.number} on {at}: {result.tps:.2f} tps")
 
 
 # A unit of work beside its server: a program of its own that ends with the worker, however that ends.
@@ -267,11 +267,11 @@ def run_unit(identity: str, request: bytes) -> bytes:
         request: A JSON object.
     """
     with tempfile.TemporaryDirectory(prefix="pgtop-tune-unit-") as directory:
-        asked, answered, said = (Path(directory) / name for name in ("request", "answer", "lines"))
-        asked.write_bytes(request)
-        with said.open("wb") as lines, handed_on.descriptor(password=handed_on.inherited_password()) as secrets:
+        request_file, answer_file, log_file = (Path(directory) / name for name in ("request", "answer", "lines"))
+        request_file.write_bytes(request)
+        with log_file.open("wb") as lines, handed_on.descriptor(password=handed_on.inherited_password()) as secrets:
             program = start_guarded(
-                [*own_argv(_MODULE), str(asked), str(answered)],
+                [*own_argv(_MODULE), str(request_file), str(answer_file)],
                 grace_s=_PUTS_BACK_S,
                 stdout=subprocess.DEVNULL,
                 stderr=lines,
@@ -288,10 +288,10 @@ def run_unit(identity: str, request: bytes) -> bytes:
             _stopped.discard(identity)
             program.stop()
         try:
-            return answered.read_bytes()
+            return answer_file.read_bytes()
         except FileNotFoundError:
-            words = one_line(said.read_text("utf-8", "replace").strip()[-_LAST_WORDS:], _LAST_WORDS)
-            return json.dumps({"problem": f"the unit ended with status {status}: {words}", "hint": ""}).encode()
+            last_words = one_line(log_file.read_text("utf-8", "replace").strip()[-_LAST_WORDS:], _LAST_WORDS)
+            return json.dumps({"problem": f"the unit ended with status {status}: {last_words}", "hint": ""}).encode()
 
 
 def stop_unit(identity: str) -> None:
@@ -308,10 +308,10 @@ def answer_of(data: bytes) -> Any:
     Raises:
         ValueError: It is no answer.
     """
-    found = json.loads(data)
-    if not isinstance(found, dict) or not ("answer" in found or "problem" in found):
+    answer = json.loads(data)
+    if not isinstance(answer, dict) or not ("answer" in answer or "problem" in answer):
         raise ValueError("neither an answer nor a problem")
-    return found
+    return answer
 
 
 _ADDRESS: Final = re.compile(r"(tcp|tls)://[^/\s]+:[0-9]{1,5}")
@@ -349,8 +349,8 @@ class DaskWorkers:
         try:
             return cls(await Client(address, asynchronous=True, timeout=_CONNECT_S))  # type: ignore[no-untyped-call]
         except (OSError, TimeoutError, ValueError) as problem:
-            words = one_line(str(problem), _WORDS)
-            raise UsageProblem(f"no scheduler at {address}: {words}", "`dask scheduler` starts one") from None
+            reason = one_line(str(problem), _WORDS)
+            raise UsageProblem(f"no scheduler at {address}: {reason}", "`dask scheduler` starts one") from None
 
     async def servers(self) -> tuple[str, ...]:
         """See `Workers.servers`."""
@@ -360,16 +360,16 @@ class DaskWorkers:
         """By name; raises a UsageProblem where two have one name."""
         try:
             assert self._client.scheduler is not None
-            known = (await self._client.scheduler.identity())["workers"]
+            worker_facts = (await self._client.scheduler.identity())["workers"]
         except OSError as problem:
             raise UsageProblem(f"the scheduler is gone: {problem}", "start it again, then resume") from None
-        found: dict[str, str] = {}
-        for address, worker in known.items():
+        addresses: dict[str, str] = {}
+        for address, worker in worker_facts.items():
             name = one_line(str(worker["name"]), _WORDS)
-            if name in found:
+            if name in addresses:
                 raise UsageProblem(f"two workers are called {name}", "`dask worker --name` names each by its server")
-            found[name] = str(address)
-        return found
+            addresses[name] = str(address)
+        return addresses
 
     async def run(self, server: str, request: bytes) -> bytes:
         """See `Workers.run`."""
@@ -416,11 +416,11 @@ def _answer(data: object, server: str) -> bytes:
     try:
         if not isinstance(data, bytes):
             raise ValueError("no bytes")
-        found = answer_of(data)
+        answer = answer_of(data)
     except ValueError as problem:
         raise UnitFailed(f"{server}: the answer cannot be read: {problem}") from None
-    if "problem" in found:
+    if "problem" in answer:
         raise UnitFailed(
-            f"{server}: {one_line(str(found['problem']), _WORDS)}", one_line(str(found.get("hint")), _WORDS)
+            f"{server}: {one_line(str(answer['problem']), _WORDS)}", one_line(str(answer.get("hint")), _WORDS)
         )
     return data

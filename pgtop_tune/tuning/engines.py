@@ -41,7 +41,7 @@ def climb(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
         for knob in order
         if knob.effect is None or abs(knob.effect) > _CLEAR * search.spread.sd() / math.sqrt(max(knob.rows, 1))
     ]
-    yield from _jump(search, [knob for knob in clear if knob.effect is not None and search.free(knob.place)])
+    yield from _jump(search, [knob for knob in clear if knob.effect is not None and search.free(knob.axis)])
     for knobs in (clear, order):
         yield from _passes(search, knobs)
 
@@ -54,11 +54,11 @@ def _jump(search: Search, knobs: Sequence[Favoured]) -> Asking[None]:
         candidate = search.best
         for knob in knobs:
             side = 1 if (knob.effect or 0.0) > 0.0 else -1
-            candidate = moved(candidate, knob.place, shifted(search, search.best, knob.place, side * steps))
+            candidate = moved(candidate, knob.axis, shifted(search, search.best, knob.axis, side * steps))
         if candidate == search.best or (candidate, search.best) in search.lost or not search.allowed(candidate):
             continue
-        why = f"{len(knobs)} knobs together, {steps} steps"
-        raced = yield from race(search, Phase.SEARCH, candidate, search.best, why)
+        reason = f"{len(knobs)} knobs together, {steps} steps"
+        raced = yield from race(search, Phase.SEARCH, candidate, search.best, reason)
         if raced.accepted:
             search.move(candidate, raced)
             return
@@ -70,44 +70,44 @@ def _passes(search: Search, order: Sequence[Favoured]) -> Asking[None]:
     while again:
         before = search.best
         for knob in order:
-            if search.free(knob.place):
+            if search.free(knob.axis):
                 yield from _along(search, knob)
         for knob in order:
-            if search.free(knob.place) and search.best[knob.place] != search.space.start[knob.place]:
-                yield from _refine(search, knob.place)
+            if search.free(knob.axis) and search.best[knob.axis] != search.space.start[knob.axis]:
+                yield from _refine(search, knob.axis)
         again = search.best != before
 
 
 def _along(search: Search, knob: Favoured) -> Asking[None]:
-    dimension = search.space.dimensions[knob.place]
+    dimension = search.space.dimensions[knob.axis]
     if not dimension.ordered:
         for level in range(len(dimension.levels)):
-            yield from _try(search, knob.place, level)
+            yield from _try(search, knob.axis, level)
         return
     side = -1 if (knob.effect or 0.0) < 0.0 else 1
-    if search.space.clipped(knob.place, search.best[knob.place] + side) == search.best[knob.place]:
+    if search.space.clipped(knob.axis, search.best[knob.axis] + side) == search.best[knob.axis]:
         side = -side
-    for direction in (side, -side) if search.best[knob.place] == search.space.start[knob.place] else (side,):
+    for direction in (side, -side) if search.best[knob.axis] == search.space.start[knob.axis] else (side,):
         came_from = search.best
         for steps in _STEPS if direction == side or knob.effect is None else _STEPS[:1]:
-            while (yield from _try(search, knob.place, search.best[knob.place] + direction * steps * dimension.stride)):
+            while (yield from _try(search, knob.axis, search.best[knob.axis] + direction * steps * dimension.stride)):
                 pass
         if search.best != came_from:
             return
 
 
-def _try(search: Search, place: int, level: int) -> Asking[bool]:
+def _try(search: Search, axis: int, level: int) -> Asking[bool]:
     """Whether the level took the place of the one in force."""
     against = search.best
-    candidate = moved(against, place, search.space.clipped(place, level))
+    candidate = moved(against, axis, search.space.clipped(axis, level))
     if candidate == against or (candidate, against) in search.lost or not search.allowed(candidate):
         return False
-    move, back = Move(place, against[place], candidate[place]), Move(place, candidate[place], against[place])
+    move, back = Move(axis, against[axis], candidate[axis]), Move(axis, candidate[axis], against[axis])
     if move in search.beaten:
         return False
-    dimension = search.space.dimensions[place]
-    why = f"{dimension.name} {dimension.levels[against[place]]} → {dimension.levels[candidate[place]]}"
-    raced = yield from race(search, Phase.SEARCH, candidate, against, why)
+    dimension = search.space.dimensions[axis]
+    reason = f"{dimension.name} {dimension.levels[against[axis]]} → {dimension.levels[candidate[axis]]}"
+    raced = yield from race(search, Phase.SEARCH, candidate, against, reason)
     if raced.accepted:
         search.move(candidate, raced)
         search.beaten.add(back)
@@ -118,19 +118,19 @@ def _try(search: Search, place: int, level: int) -> Asking[bool]:
     return raced.accepted
 
 
-def _refine(search: Search, place: int) -> Asking[None]:
+def _refine(search: Search, axis: int) -> Asking[None]:
     """Golden section: the larger side of the bracket is cut until both neighbours of the level in force have lost."""
-    if not search.space.dimensions[place].ordered:
+    if not search.space.dimensions[axis].ordered:
         return
-    low, high = _bracket(search, place)
+    low, high = _bracket(search, axis)
     while True:
-        now = search.best[place]
+        now = search.best[axis]
         below, above = now - low, high - now
         if max(below, above) <= 1:
             return
         cut = max(round(_SECTION * max(below, above)), 1)
         level = now - cut if below >= above else now + cut
-        if (yield from _try(search, place, level)):
+        if (yield from _try(search, axis, level)):
             low, high = (low, now) if level < now else (now, high)
         elif level < now:
             low = level
@@ -138,13 +138,13 @@ def _refine(search: Search, place: int) -> Asking[None]:
             high = level
 
 
-def _bracket(search: Search, place: int) -> tuple[int, int]:
+def _bracket(search: Search, axis: int) -> tuple[int, int]:
     """The nearest levels on both sides that lost a race; beyond the ends of the grid where none did."""
-    now, last = search.best[place], len(search.space.dimensions[place].levels)
+    now, last = search.best[axis], len(search.space.dimensions[axis].levels)
     beaten = [
-        (raced.against if raced.accepted else raced.candidate)[place]
+        (raced.against if raced.accepted else raced.candidate)[axis]
         for raced in search.races
-        if search.space.differing(raced.candidate, raced.against) == (place,)
+        if search.space.differing(raced.candidate, raced.against) == (axis,)
     ]
     low = max((level for level in beaten if level < now), default=-1)
     return low, min((level for level in beaten if level > now), default=last)
@@ -188,7 +188,7 @@ def _search(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
     import optuna
 
     base = search.best
-    free = [knob.place for knob in order if search.free(knob.place)]
+    free = [knob.axis for knob in order if search.free(knob.axis)]
     room = _distributions(search, free)
     sampler = optuna.samplers.TPESampler(seed=search.plan.seed, multivariate=True, n_startup_trials=_STARTUP)
     study = optuna.create_study(direction="maximize", sampler=sampler)
@@ -230,8 +230,8 @@ def _distributions(search: Search, free: list[int]) -> dict[str, BaseDistributio
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
     room: dict[str, BaseDistribution] = {}
-    for place in free:
-        dimension = search.space.dimensions[place]
+    for axis in free:
+        dimension = search.space.dimensions[axis]
         last = len(dimension.levels) - 1
         room[dimension.name] = (
             IntDistribution(0, last) if dimension.ordered else CategoricalDistribution(range(last + 1))
@@ -245,16 +245,16 @@ def _screened(
     """The screen's rows, told to the study as trials."""
     from optuna.trial import create_trial
 
-    found: dict[Point, float] = {}
+    values: dict[Point, float] = {}
     for step in search.tried:
         point = step.evaluation.candidate
         inside = set(search.space.differing(point, base)) <= set(free)
         if step.evaluation.phase is not Phase.SCREEN or step.evaluation.against != base or not inside:
             continue
-        found[point] = _value(search, step.outcome)
-        params: dict[str, Any] = {search.space.dimensions[place].name: point[place] for place in free}
-        study.add_trial(create_trial(params=params, distributions=room, value=found[point]))
-    return found
+        values[point] = _value(search, step.outcome)
+        params: dict[str, Any] = {search.space.dimensions[axis].name: point[axis] for axis in free}
+        study.add_trial(create_trial(params=params, distributions=room, value=values[point]))
+    return values
 
 
 def _point(search: Search, base: Point, params: Mapping[str, Any]) -> Point:

@@ -66,9 +66,9 @@ class KnobSpace(Struct, frozen=True):
     dimensions: tuple[Dimension, ...]
     left_out: tuple[tuple[str, str], ...]
 
-    def beside(self, other: KnobSpace) -> KnobSpace:
+    def beside(self, more: KnobSpace) -> KnobSpace:
         """Both together."""
-        return KnobSpace((*self.dimensions, *other.dimensions), (*self.left_out, *other.left_out))
+        return KnobSpace((*self.dimensions, *more.dimensions), (*self.left_out, *more.left_out))
 
 
 class Space(Struct, frozen=True, dict=True):
@@ -81,69 +81,71 @@ class Space(Struct, frozen=True, dict=True):
     dimensions: tuple[Dimension, ...]
 
     def __post_init__(self) -> None:
-        if not self.dimensions or len({each.name for each in self.dimensions}) < len(self.dimensions):
+        if not self.dimensions or len({dimension.name for dimension in self.dimensions}) < len(self.dimensions):
             raise ValueError("a space needs a dimension, and each name once")
 
     @cached_property
     def start(self) -> Point:
         """The values in force before the search."""
-        return tuple(each.start for each in self.dimensions)
+        return tuple(dimension.start for dimension in self.dimensions)
 
-    def place(self, name: str) -> int:
+    def axis(self, name: str) -> int:
         """Of a knob, in the order of the dimensions.
 
         Raises:
             KeyError: There is no such knob.
         """
-        for place, dimension in enumerate(self.dimensions):
+        for axis, dimension in enumerate(self.dimensions):
             if dimension.name == name:
-                return place
+                return axis
         raise KeyError(name)
 
     def values(self, point: Point) -> dict[str, str]:
         """Value by name."""
-        return {each.name: each.levels[level] for each, level in zip(self.dimensions, point, strict=True)}
+        return {
+            dimension.name: dimension.levels[level] for dimension, level in zip(self.dimensions, point, strict=True)
+        }
 
-    def differing(self, one: Point, other: Point) -> tuple[int, ...]:
+    def differing(self, first: Point, second: Point) -> tuple[int, ...]:
         """Places of the dimensions that differ."""
-        return tuple(place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+        return tuple(axis for axis, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
 
-    def differing_names(self, one: Point, other: Point) -> list[str]:
+    def differing_names(self, first: Point, second: Point) -> list[str]:
         """Names of the dimensions that differ."""
-        return [self.dimensions[place].name for place in self.differing(one, other)]
+        return [self.dimensions[axis].name for axis in self.differing(first, second)]
 
-    def restarts(self, one: Point, other: Point) -> bool:
+    def restarts(self, first: Point, second: Point) -> bool:
         """Whether going from one point to the other takes a restart."""
-        return any(self.dimensions[place].restart for place in self.differing(one, other))
+        return any(self.dimensions[axis].restart for axis in self.differing(first, second))
 
-    def separate(self, one: Point, other: Point) -> bool:
+    def separate(self, first: Point, second: Point) -> bool:
         """Whether the two are measured in blocks that have a load of their own."""
-        return any(self.dimensions[place].separate for place in self.differing(one, other))
+        return any(self.dimensions[axis].separate for axis in self.differing(first, second))
 
-    def clipped(self, place: int, level: int) -> int:
+    def clipped(self, axis: int, level: int) -> int:
         """The nearest level that exists."""
-        return min(max(level, 0), len(self.dimensions[place].levels) - 1)
+        return min(max(level, 0), len(self.dimensions[axis].levels) - 1)
 
-    def at_start(self, point: Point, places: Iterable[int]) -> Point:
+    def at_start(self, point: Point, axes: Iterable[int]) -> Point:
         """The point with these dimensions as they were before the search."""
-        back = set(places)
-        return tuple(self.start[place] if place in back else level for place, level in enumerate(point))
+        back = set(axes)
+        return tuple(self.start[axis] if axis in back else level for axis, level in enumerate(point))
 
 
-def moved(point: Point, place: int, level: int) -> Point:
+def moved(point: Point, axis: int, level: int) -> Point:
     """The point with another level in one dimension."""
-    return (*point[:place], level, *point[place + 1 :])
+    return (*point[:axis], level, *point[axis + 1 :])
 
 
 def log_grid(
-    start: float, low: float, high: float, *, factor: float = 2.0, each_way: int = 8, whole: bool = True
+    start: float, low: float, high: float, *, factor: float = 2.0, each_way: int = 8, integer: bool = True
 ) -> tuple[list[float], int]:
     """Numbers start · factor^i between both ends, the ends included where the grid is cut there; and start's index.
 
     Args:
         start: Above 0; kept as it is.
         each_way: The most levels on either side.
-        whole: Numbers are rounded, and each stands once.
+        integer: Numbers are rounded, and each stands once.
 
     Raises:
         ValueError: The start is not above 0, not within both ends, or the factor not above 1.
@@ -151,14 +153,16 @@ def log_grid(
     if not start > 0.0 or not low <= start <= high or factor <= 1.0:
         raise ValueError("a log grid needs 0 < low ≤ start ≤ high and a factor above 1")
     steps = range(-each_way, each_way + 1)
-    return _within([start * factor**step for step in steps], start, low, high, whole=whole)
+    return _within([start * factor**step for step in steps], start, low, high, integer=integer)
 
 
-def _within(numbers: Sequence[float], start: float, low: float, high: float, *, whole: bool) -> tuple[list[float], int]:
+def _within(
+    numbers: Sequence[float], start: float, low: float, high: float, *, integer: bool
+) -> tuple[list[float], int]:
     cut = [min(max(number, low), high) for number in numbers]
     kept = [start]
-    for number in (float(round(each)) if whole else each for each in cut):
-        if low <= number <= high and all(abs(number - each) > _ALIKE * abs(each) for each in kept):
+    for number in (float(round(number_to_round)) if integer else number_to_round for number_to_round in cut):
+        if low <= number <= high and all(abs(number - earlier) > _ALIKE * abs(earlier) for earlier in kept):
             kept.append(number)
     kept.sort()
     return kept, kept.index(start)
@@ -218,9 +222,9 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
     constraints: tuple[Constraint, ...] = ()
     predictions: dict[str, Prediction] = field(default_factory=dict)
 
-    def cost_of(self, places: Iterable[int]) -> float:
+    def cost_of(self, axes: Iterable[int]) -> float:
         """Of one evaluation whose arms differ in these knobs."""
-        knobs = [self.space.dimensions[place] for place in places]
+        knobs = [self.space.dimensions[axis] for axis in axes]
         if any(knob.restart for knob in knobs):
             return self.restart_cost
         return self.machine_cost if any(knob.machine for knob in knobs) else self.cost

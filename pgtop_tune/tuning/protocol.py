@@ -116,29 +116,29 @@ class Ranked(Struct, frozen=True):
 def rank(plan: TuningPlan) -> Ranked:
     """All knobs of the plan."""
     tried, left_out = [], []
-    for place, dimension in enumerate(plan.space.dimensions):
+    for axis, dimension in enumerate(plan.space.dimensions):
         prediction = plan.predictions.get(dimension.name)
         most = None if prediction is None else prediction.most
         if most is not None and most < plan.worth:
-            left_out.append((place, f"at most {100.0 * most:+.1f} %"))
+            left_out.append((axis, f"at most {100.0 * most:+.1f} %"))
         else:
-            tried.append((-math.inf if most is None else most, place))
-    tried.sort(key=lambda each: -each[0])
-    return Ranked(tuple(place for _, place in tried), tuple(left_out))
+            tried.append((-math.inf if most is None else most, axis))
+    tried.sort(key=lambda rated: -rated[0])
+    return Ranked(tuple(axis for _, axis in tried), tuple(left_out))
 
 
 def score(plan: TuningPlan, races: Iterable[Raced]) -> Score:
     """How many races of a single knob ended within their prediction; those that had none do not count."""
-    told = []
+    verdicts = []
     for raced in races:
-        places = plan.space.differing(raced.candidate, raced.against)
-        prediction = plan.predictions.get(plan.space.dimensions[places[0]].name) if len(places) == 1 else None
+        axes = plan.space.differing(raced.candidate, raced.against)
+        prediction = plan.predictions.get(plan.space.dimensions[axes[0]].name) if len(axes) == 1 else None
         if prediction is None or raced.low is None or raced.high is None:
             continue
         inside = inside_bounds(prediction, math.expm1(raced.low), math.expm1(raced.high))
         if inside is not None:
-            told.append(inside)
-    return Score(inside=sum(told), scored=len(told))
+            verdicts.append(inside)
+    return Score(inside=sum(verdicts), scored=len(verdicts))
 
 
 _NOISE: Final = 3
@@ -290,13 +290,13 @@ class Tuning:
         self.events.append(Released(knob))
         self._now = self._advanced(lambda: self._steps.throw(LetGo()))
 
-    def conditions_changed(self, words: str, took: float) -> None:
+    def conditions_changed(self, description: str, took: float) -> None:
         """The pending evaluation is void, and made again; the noise or the confirmation under way begins anew."""
         if isinstance(self._now, Result):
             return
         self._search.spent += took
-        self._search.changes.append(words)
-        self.events.append(NewConditions(words, took))
+        self._search.changes.append(description)
+        self.events.append(NewConditions(description, took))
         self._now = self._advanced(lambda: self._steps.throw(Void()))
 
     @staticmethod
@@ -316,12 +316,12 @@ def _search(search: Search) -> Asking[Result]:
     run = engine(search.plan.engine)
     refusal = _too_small(search, chosen) or (yield from _noise(search, chosen))
     if refusal is not None:
-        return _result(search, ranked, Ending.REFUSED, refusal.why, needed=refusal.needed)
+        return _result(search, ranked, Ending.REFUSED, refusal.reason, needed=refusal.needed)
     batches = _batches(search, chosen)
-    for number, places in enumerate(batches, 1):
-        search.kept = _kept(search, places) + math.fsum(_shortest(search, later) for later in batches[number:])
+    for number, axes in enumerate(batches, 1):
+        search.kept = _kept(search, axes) + math.fsum(_shortest(search, later) for later in batches[number:])
         with suppress(Spent):
-            order = yield from screen(search, places)
+            order = yield from screen(search, axes)
             yield from _to_the_end(search, run, order)
     return (yield from _judged(search, ranked))
 
@@ -351,10 +351,10 @@ def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
             return _result(
                 search, ranked, Ending.BETTER, f"{_changes(search)}. {_words(confirmed)}", confirmed, examined
             )
-        why = (
+        reason = (
             f"The winner is refused: {confirmed.reason}." if confirmed.reason else f"{_NOT_BETTER} {_words(confirmed)}"
         )
-        return _result(search, ranked, Ending.START_KEPT, why, confirmed, examined)
+        return _result(search, ranked, Ending.START_KEPT, reason, confirmed, examined)
     return _result(search, ranked, Ending.START_KEPT, _NOT_BETTER)
 
 
@@ -373,11 +373,11 @@ def _confirmed(search: Search) -> Asking[Confirmed]:
 
 
 class _Refusal(Struct, frozen=True):
-    why: str
+    reason: str
     needed: float | None = None
 
 
-def _noise(search: Search, places: Sequence[int]) -> Asking[_Refusal | None]:
+def _noise(search: Search, axes: Sequence[int]) -> Asking[_Refusal | None]:
     """The start against itself; a reason to refuse the search."""
     start, outcomes = search.space.start, list[Outcome]()
     while len(outcomes) < _NOISE:
@@ -393,19 +393,21 @@ def _noise(search: Search, places: Sequence[int]) -> Asking[_Refusal | None]:
         if outcome.stopped or outcome.effect is None:
             return _Refusal(f"The start itself cannot be measured: {outcome.stopped or 'no effect'}.")
         outcomes.append(outcome)
-    figures = mean_figures(each for outcome in outcomes for each in (outcome.figures, outcome.against_figures))
+    figures = mean_figures(
+        figures_of_arm for outcome in outcomes for figures_of_arm in (outcome.figures, outcome.against_figures)
+    )
     for constraint in search.plan.constraints:
         if constraint.figure not in figures:
             return _Refusal(f"This load does not measure {constraint.figure}, so the constraint cannot be held.")
     if broken := search.broken(figures):
         return _Refusal(f"The start breaks a constraint already: {broken}.")
-    search.spread.add(effects_of(outcomes), known=0.0)
-    return _too_small(search, places, search.spread.sd())
+    search.spread.add(effects_of(outcomes), true_mean=0.0)
+    return _too_small(search, axes, search.spread.sd())
 
 
-def _too_small(search: Search, places: Sequence[int], sd: float = 0.0) -> _Refusal | None:
+def _too_small(search: Search, axes: Sequence[int], sd: float = 0.0) -> _Refusal | None:
     """Whether the smallest effect worth having could not be confirmed after the shortest search."""
-    needed = needed_budget(search, places, sd)
+    needed = needed_budget(search, axes, sd)
     if needed <= search.plan.budget:
         return None
     return _Refusal(
@@ -415,11 +417,11 @@ def _too_small(search: Search, places: Sequence[int], sd: float = 0.0) -> _Refus
     )
 
 
-def needed_budget(search: Search, places: Sequence[int], sd: float) -> float:
+def needed_budget(search: Search, axes: Sequence[int], sd: float) -> float:
     """For the noise, the screens, the shortest search, and a confirmation of the smallest effect worth having."""
-    total = _NOISE * search.plan.cost + math.fsum(_shortest(search, batch) for batch in _batches(search, places))
+    total = _NOISE * search.plan.cost + math.fsum(_shortest(search, batch) for batch in _batches(search, axes))
     confirmations = evaluations_needed(sd, math.log1p(search.plan.worth), DECIDES, FEWEST)
-    return total + confirmations * search.cost_of(places)
+    return total + confirmations * search.cost_of(axes)
 
 
 def _shortest(search: Search, batch: Sequence[int]) -> float:
@@ -428,17 +430,16 @@ def _shortest(search: Search, batch: Sequence[int]) -> float:
     return search.cost_of(batch) * (screened + min(_FEWEST_STEPS, _STEPS_A_KNOB * len(batch)))
 
 
-def _kept(search: Search, places: Sequence[int]) -> float:
+def _kept(search: Search, axes: Sequence[int]) -> float:
     """For the ablation and the confirmation, while these knobs are searched."""
     changed = search.space.differing(search.best, search.space.start)
-    return (FEWEST + _ABLATION) * search.cost_of((*places, *changed))
+    return (FEWEST + _ABLATION) * search.cost_of((*axes, *changed))
 
 
-def _batches(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:
+def _batches(search: Search, axes: Sequence[int]) -> list[tuple[int, ...]]:
     """Knobs that need blocks of their own first and together: each answers for all of them, and the rest needs none."""
     sides = [
-        tuple(place for place in places if search.space.dimensions[place].separate is separate)
-        for separate in (True, False)
+        tuple(axis for axis in axes if search.space.dimensions[axis].separate is separate) for separate in (True, False)
     ]
     return [side for side in sides if side]
 
@@ -454,7 +455,9 @@ def _changes(search: Search) -> str:
 
 
 def _words(confirmed: Confirmed) -> str:
-    effect, low, high = (100.0 * math.expm1(each) for each in (confirmed.effect, confirmed.low, confirmed.high))
+    effect, low, high = (
+        100.0 * math.expm1(log_ratio) for log_ratio in (confirmed.effect, confirmed.low, confirmed.high)
+    )
     return f"Confirmed in {confirmed.evaluations} fresh evaluations: {effect:+.1f} % ({low:+.1f}…{high:+.1f})."
 
 
@@ -462,7 +465,7 @@ def _result(
     search: Search,
     ranked: Ranked,
     ending: Ending,
-    why: str,
+    sentences: str,
     confirmed: Confirmed | None = None,
     examined: tuple[Examined, ...] = (),
     needed: float | None = None,
@@ -470,15 +473,15 @@ def _result(
     space = search.space
     kept = space.differing_names(search.best, space.start) if ending is Ending.BETTER else []
     beyond = [
-        (space.dimensions[place].name, f"beyond the {MOST_KNOBS} of the screen")
-        for place in ranked.worth_trying[MOST_KNOBS:]
+        (space.dimensions[axis].name, f"beyond the {MOST_KNOBS} of the screen")
+        for axis in ranked.worth_trying[MOST_KNOBS:]
     ]
     return Result(
-        ending=ending, why=why,
+        ending=ending, why=sentences,
         values={name: space.values(search.best)[name] for name in kept},
         start={name: space.values(space.start)[name] for name in kept},
         confirmed=confirmed, claimed=math.fsum(search.claimed.values()), examined=examined,
-        left_out=(*((space.dimensions[place].name, reason) for place, reason in ranked.left_out), *beyond),
+        left_out=(*((space.dimensions[axis].name, reason) for axis, reason in ranked.left_out), *beyond),
         let_go=tuple(search.let_go), changes=tuple(search.changes), tried=tuple(search.tried),
         races=tuple(search.races), predictions=score(search.plan, search.races), spent=search.spent,
         evaluation_sd=search.spread.sd(), needed=needed,

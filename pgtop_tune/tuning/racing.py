@@ -54,13 +54,13 @@ def design(knobs: int) -> list[tuple[int, ...]]:
     return [tuple(row[:knobs]) for row in (*rows, [-1] * room)]
 
 
-def rows_of(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:
+def rows_of(search: Search, axes: Sequence[int]) -> list[tuple[int, ...]]:
     """The design for these knobs: 12 rows, or the fewest where each row takes blocks of their own."""
-    thrifty = any(search.space.dimensions[place].separate for place in places)
-    return design(len(places)) if thrifty else [row[: len(places)] for row in design(MOST_KNOBS)]
+    thrifty = any(search.space.dimensions[axis].separate for axis in axes)
+    return design(len(axes)) if thrifty else [row[: len(axes)] for row in design(MOST_KNOBS)]
 
 
-def screen(search: Search, places: Sequence[int]) -> Asking[tuple[Favoured, ...]]:
+def screen(search: Search, axes: Sequence[int]) -> Asking[tuple[Favoured, ...]]:
     """Knobs in the order of their effects, the largest first; without effects where rows cannot be tried.
 
     Args:
@@ -69,61 +69,61 @@ def screen(search: Search, places: Sequence[int]) -> Asking[tuple[Favoured, ...]
     Raises:
         Spent: The budget is over.
     """
-    unknown = tuple(Favoured(place, None) for place in places)
-    if len(places) < 2:
+    unknown = tuple(Favoured(axis, None) for axis in axes)
+    if len(axes) < 2:
         return unknown
-    rows = rows_of(search, places)
-    points = _points(search, places, rows)
+    rows = rows_of(search, axes)
+    points = _points(search, axes, rows)
     if points is None:
         return unknown
     effects: list[tuple[tuple[int, ...], float]] = []
     for number, (row, point) in enumerate(zip(rows, points, strict=True), 1):
-        found = yield from _measured(search, point, f"screen, row {number} of {len(rows)}")
-        if found is not None:
-            effects.append((row, found))
+        effect = yield from _measured(search, point, f"screen, row {number} of {len(rows)}")
+        if effect is not None:
+            effects.append((row, effect))
     favoured = [
-        Favoured(place, _contrast(effects, column), len(effects))
-        for column, place in enumerate(places)
-        if search.free(place)
+        Favoured(axis, _contrast(effects, column), len(effects))
+        for column, axis in enumerate(axes)
+        if search.free(axis)
     ]
-    search.screened.update((each.place, each.effect) for each in favoured if each.effect is not None)
-    return tuple(sorted(favoured, key=lambda each: -abs(each.effect or 0.0)))
+    search.screened.update((knob.axis, knob.effect) for knob in favoured if knob.effect is not None)
+    return tuple(sorted(favoured, key=lambda knob: -abs(knob.effect or 0.0)))
 
 
-def _measured(search: Search, point: Point, why: str) -> Asking[float | None]:
+def _measured(search: Search, point: Point, reason: str) -> Asking[float | None]:
     """None where the row was stopped; asked again without a knob that was let go of meanwhile."""
     while True:
-        gone = [place for place in range(len(point)) if not search.free(place)]
-        candidate = search.space.at_start(point, gone)
+        released = [axis for axis in range(len(point)) if not search.free(axis)]
+        candidate = search.space.at_start(point, released)
         if candidate == search.best:
             return None
         try:
-            outcome = yield from search.measure(Phase.SCREEN, candidate, search.best, why)
+            outcome = yield from search.measure(Phase.SCREEN, candidate, search.best, reason)
         except LetGo:
             continue
         return None if outcome.stopped else outcome.effect
 
 
-def _points(search: Search, places: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[Point] | None:
+def _points(search: Search, axes: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[Point] | None:
     """Two steps from the best so far, one where guards forbid a row; None where they forbid one of these, too."""
     for steps in range(STEPS, 0, -1):
         points = []
         for row in rows:
             levels = list(search.best)
-            for place, sign in zip(places, row, strict=True):
-                levels[place] = shifted(search, search.best, place, sign * steps)
+            for axis, sign in zip(axes, row, strict=True):
+                levels[axis] = shifted(search, search.best, axis, sign * steps)
             points.append(tuple(levels))
         if all(search.allowed(point) for point in points):
             return points
     return None
 
 
-def shifted(search: Search, point: Point, place: int, steps: int) -> int:
+def shifted(search: Search, point: Point, axis: int, steps: int) -> int:
     """The level so many steps away, within the grid; of words, the next one for a step up and the same for one down."""
-    dimension = search.space.dimensions[place]
+    dimension = search.space.dimensions[axis]
     if dimension.ordered:
-        return search.space.clipped(place, point[place] + steps * dimension.stride)
-    return (point[place] + 1) % len(dimension.levels) if steps > 0 else point[place]
+        return search.space.clipped(axis, point[axis] + steps * dimension.stride)
+    return (point[axis] + 1) % len(dimension.levels) if steps > 0 else point[axis]
 
 
 def _contrast(effects: Sequence[tuple[tuple[int, ...], float]], column: int) -> float | None:
@@ -176,8 +176,8 @@ class Confirmed(Struct, frozen=True, kw_only=True):
 def planned(search: Search) -> int:
     """How many evaluations the confirmation will have: at least eight, as the budget allows."""
     claim = max(math.fsum(search.claimed.values()) * _BELIEVED, math.log1p(search.plan.worth))
-    wanted = evaluations_needed(search.spread.sd(), claim, DECIDES, FEWEST)
-    return max(min(wanted, int(search.left / search.cost(search.best, search.space.start) + 1e-9)), FEWEST)
+    evaluations = evaluations_needed(search.spread.sd(), claim, DECIDES, FEWEST)
+    return max(min(evaluations, int(search.left / search.cost(search.best, search.space.start) + 1e-9)), FEWEST)
 
 
 def confirm(search: Search, fits: float = _LATE) -> Asking[Confirmed]:
@@ -207,13 +207,13 @@ def confirm(search: Search, fits: float = _LATE) -> Asking[Confirmed]:
 
 def _confirmed(search: Search, outcomes: list[Outcome], reason: str) -> Confirmed:
     effects = effects_of(outcomes)
-    figures = mean_figures(each.figures for each in outcomes)
+    figures = mean_figures(outcome.figures for outcome in outcomes)
     mean, half = fmean(effects) if effects else 0.0, math.inf
     if len(effects) > 1:
         half = t_quantile(DECIDES, len(effects) - 1) * stdev(effects) / math.sqrt(len(effects))
     return Confirmed(
         effect=mean, low=mean - half, high=mean + half, evaluations=len(effects), figures=figures,
-        start_figures=mean_figures(each.against_figures for each in outcomes),
+        start_figures=mean_figures(outcome.against_figures for outcome in outcomes),
         reason=reason or search.broken(figures),
     )  # fmt: skip
 
@@ -273,52 +273,54 @@ def ablate(search: Search) -> Asking[tuple[Examined, ...]]:
     """
     changed = sorted(
         search.space.differing(search.best, search.space.start),
-        key=lambda place: (
-            not search.space.dimensions[place].separate,
-            search.claimed.get(place, 0.0),
-            abs(search.screened.get(place, 0.0)),
+        key=lambda axis: (
+            not search.space.dimensions[axis].separate,
+            search.claimed.get(axis, 0.0),
+            abs(search.screened.get(axis, 0.0)),
         ),
     )
     middle = len(changed) // 2
-    pending: list[tuple[int, ...]] = [(place,) for place in changed]
+    pending: list[tuple[int, ...]] = [(axis,) for axis in changed]
     if len(changed) > _SINGLY:
         pending = [tuple(changed[:middle]), tuple(changed[middle:])]
-    found: list[Examined] = []
+    results: list[Examined] = []
     while pending:
-        places = pending.pop(0)
-        names = tuple(search.space.dimensions[place].name for place in places)
-        without = search.space.at_start(search.best, places)
-        half = len(places) // 2
+        axes = pending.pop(0)
+        names = tuple(search.space.dimensions[axis].name for axis in axes)
+        without = search.space.at_start(search.best, axes)
+        half = len(axes) // 2
         if without == search.space.start and half:
-            pending[:0] = [places[:half], places[half:]]
+            pending[:0] = [axes[:half], axes[half:]]
             continue
         if without == search.space.start:
-            found.append(Examined(knobs=names, fate=Fate.EARNED, why="all that is left: the confirmation is its test"))
+            results.append(
+                Examined(knobs=names, fate=Fate.EARNED, why="all that is left: the confirmation is its test")
+            )
             continue
         if not search.allowed(without):
-            found.append(Examined(knobs=names, fate=Fate.KEPT, why="the others may not be set without it"))
+            results.append(Examined(knobs=names, fate=Fate.KEPT, why="the others may not be set without it"))
             continue
         try:
             examined = yield from _examine(search, names, without)
         except Spent:
-            found.append(Examined(knobs=names, fate=Fate.KEPT, why="not examined: the budget is spent"))
+            results.append(Examined(knobs=names, fate=Fate.KEPT, why="not examined: the budget is spent"))
             continue
         if examined.fate is not Fate.WENT_BACK and half:
-            pending[:0] = [places[:half], places[half:]]
+            pending[:0] = [axes[:half], axes[half:]]
             continue
         if examined.fate is Fate.WENT_BACK:
             search.best = without
-        found.append(examined)
-    return tuple(found)
+        results.append(examined)
+    return tuple(results)
 
 
 def _examine(search: Search, names: tuple[str, ...], without: Point) -> Asking[Examined]:
     outcomes: list[Outcome] = []
     fate, reason = None, ""
     while fate is None:
-        why = f"with and without {', '.join(names)}"
-        outcomes.append((yield from search.measure(Phase.ABLATION, search.best, without, why)))
-        needed = search.broken(mean_figures(each.against_figures for each in outcomes))
+        purpose = f"with and without {', '.join(names)}"
+        outcomes.append((yield from search.measure(Phase.ABLATION, search.best, without, purpose)))
+        needed = search.broken(mean_figures(outcome.against_figures for outcome in outcomes))
         reason = unfit(search, outcomes) or needed
         if reason:
             fate = Fate.EARNED if reason is needed else Fate.WENT_BACK
@@ -348,7 +350,9 @@ _LEAST: Final = 0.005
 _HOPELESS: Final = 0.01
 
 
-def race(search: Search, phase: Phase, candidate: Point, against: Point, why: str, most: int = MOST) -> Asking[Raced]:
+def race(
+    search: Search, phase: Phase, candidate: Point, against: Point, reason: str, most: int = MOST
+) -> Asking[Raced]:
     """Evaluate until decided, or `most` times.
 
     Raises:
@@ -357,7 +361,7 @@ def race(search: Search, phase: Phase, candidate: Point, against: Point, why: st
     outcomes: list[Outcome] = []
     finish = None
     while finish is None:
-        outcomes.append((yield from search.measure(phase, candidate, against, why)))
+        outcomes.append((yield from search.measure(phase, candidate, against, reason)))
         finish = Finish.STOPPED if unfit(search, outcomes) else decide(search, effects_of(outcomes), most)
     return record(search, phase, candidate, against, outcomes, finish)
 
@@ -366,7 +370,7 @@ def unfit(search: Search, outcomes: Sequence[Outcome]) -> str:
     """Why the candidate is out whatever its effect: aborted, not measured, or a constraint that it breaks; ""."""
     last = outcomes[-1]
     nothing = "nothing was measured" if last.effect is None else ""
-    return last.stopped or nothing or search.broken(mean_figures(each.figures for each in outcomes))
+    return last.stopped or nothing or search.broken(mean_figures(outcome.figures for outcome in outcomes))
 
 
 def record(
@@ -411,13 +415,13 @@ def _count_mean_error(search: Search, effects: list[float]) -> tuple[int, float,
 
 def effects_of(outcomes: Iterable[Outcome]) -> list[float]:
     """Those that were measured to the end."""
-    return [each.effect for each in outcomes if each.effect is not None and not each.stopped]
+    return [outcome.effect for outcome in outcomes if outcome.effect is not None and not outcome.stopped]
 
 
 def mean_figures(figures: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Of several evaluations: a limit is judged by the mean, which one unlucky evaluation does not break."""
     values: dict[str, list[float]] = defaultdict(list)
-    for each in figures:
-        for name, value in each.items():
+    for figures_of_outcome in figures:
+        for name, value in figures_of_outcome.items():
             values[name].append(value)
-    return {name: fmean(each) for name, each in values.items()}
+    return {name: fmean(numbers) for name, numbers in values.items()}

@@ -37,13 +37,13 @@ class Spread:
         self._degrees = PRIOR_DEGREES
         self._within: list[float] = []
 
-    def add(self, effects: Sequence[float], known: float | None = None) -> None:
-        """Log ratios of one pair of points; `known` is their true mean, 0 for a setting against itself."""
+    def add(self, effects: Sequence[float], true_mean: float | None = None) -> None:
+        """Log ratios of one pair of points; `true_mean` is their true mean, 0 for a setting against itself."""
         if not effects:
             return
-        mean = fmean(effects) if known is None else known
+        mean = fmean(effects) if true_mean is None else true_mean
         self._squares += math.fsum((effect - mean) ** 2 for effect in effects)
-        self._degrees += len(effects) - (known is None)
+        self._degrees += len(effects) - (true_mean is None)
 
     def within(self, error: float) -> None:
         """The standard error that an evaluation has from its own pairs of blocks."""
@@ -189,7 +189,7 @@ class Raced(Struct, frozen=True, kw_only=True):
 class Move(Struct, frozen=True):
     """Of one knob, from a level to another."""
 
-    place: int
+    axis: int
     level: int
     to_level: int
 
@@ -260,16 +260,18 @@ class Search:
         """Of one evaluation, as the plan has it and those so far took longer or less."""
         return self.cost_of(self.space.differing(candidate, against))
 
-    def cost_of(self, places: Iterable[int]) -> float:
+    def cost_of(self, axes: Iterable[int]) -> float:
         """The same for points that differ in these knobs."""
         planned, took = self._pace
-        return self.plan.cost_of(places) * (took / planned if planned else 1.0)
+        return self.plan.cost_of(axes) * (took / planned if planned else 1.0)
 
     def broken(self, figures: Mapping[str, float]) -> str:
         """The first constraint that does not hold, in words; ""."""
-        return next((words for each in self.plan.constraints if (words := each.broken(figures))), "")
+        return next(
+            (broken_words for constraint in self.plan.constraints if (broken_words := constraint.broken(figures))), ""
+        )
 
-    def measure(self, phase: Phase, candidate: Point, against: Point, why: str) -> Asking[Outcome]:
+    def measure(self, phase: Phase, candidate: Point, against: Point, reason: str) -> Asking[Outcome]:
         """Ask for one evaluation.
 
         Raises:
@@ -287,7 +289,7 @@ class Search:
                 number=len(self.tried) + 1, phase=phase, candidate=candidate, against=against,
                 values=self.values(candidate), against_values=self.values(against),
                 restart=self.space.restarts(candidate, against), separate=self.space.separate(candidate, against),
-                cost=cost, why=why,
+                cost=cost, why=reason,
             )  # fmt: skip
             try:
                 outcome = yield evaluation
@@ -307,15 +309,15 @@ class Search:
         return outcome
 
     def _check_free(self, *points: Point) -> None:
-        gone = [self.space.place(name) for name in self.let_go]
-        if any(self.space.at_start(point, gone) != point for point in points):
+        released = [self.space.axis(name) for name in self.let_go]
+        if any(self.space.at_start(point, released) != point for point in points):
             raise LetGo
 
     def move(self, candidate: Point, raced: Raced) -> None:
         """The candidate has won, and is what others have to beat from now on."""
-        places = self.space.differing(candidate, self.best)
-        for place in places:
-            self.claimed[place] = self.claimed.get(place, 0.0) + (raced.effect or 0.0) / len(places)
+        axes = self.space.differing(candidate, self.best)
+        for axis in axes:
+            self.claimed[axis] = self.claimed.get(axis, 0.0) + (raced.effect or 0.0) / len(axes)
         self.best = candidate
 
     def release(self, name: str) -> None:
@@ -324,21 +326,21 @@ class Search:
         Raises:
             KeyError: There is no such knob.
         """
-        place = self.space.place(name)
+        axis = self.space.axis(name)
         if name in self.let_go:
             return
         self.let_go.append(name)
-        self.best = self.space.at_start(self.best, (place,))
-        self.claimed.pop(place, None)
+        self.best = self.space.at_start(self.best, (axis,))
+        self.claimed.pop(axis, None)
         self.lost = {
-            (self.space.at_start(candidate, (place,)), self.space.at_start(against, (place,)))
+            (self.space.at_start(candidate, (axis,)), self.space.at_start(against, (axis,)))
             for candidate, against in self.lost
-            if candidate[place] == against[place]
+            if candidate[axis] == against[axis]
         }
 
-    def free(self, place: int) -> bool:
+    def free(self, axis: int) -> bool:
         """Whether the knob is still ours."""
-        return self.space.dimensions[place].name not in self.let_go
+        return self.space.dimensions[axis].name not in self.let_go
 
 
 class Favoured(Struct, frozen=True):
@@ -350,7 +352,7 @@ class Favoured(Struct, frozen=True):
         rows: Of the screen that the effect is from.
     """
 
-    place: int
+    axis: int
     effect: float | None
     rows: int = 0
 

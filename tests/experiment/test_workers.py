@@ -59,7 +59,7 @@ def run(directory: Path, servers: Servers, plan: BoundPlan, told: list[str] | No
             log.write("plan", name="t", hash=plan_hash(plan), began_ms=0, plan=plain(plan), workers=list(servers.there))
         outcome = outcome_of(read_entries(directory), "t")
         assert outcome is not None
-        cells = CellOnServer(run=servers.run, servers=servers.servers, told=(told if told is not None else []).append)
+        cells = CellOnServer(run=servers.run, servers=servers.servers, tell=(told if told is not None else []).append)
         asyncio.run(RunOnServers(outcome, log, tuple(servers.there), cells).measure())
     found = outcome_of(read_entries(directory), "t")
     assert found is not None

@@ -43,7 +43,7 @@ def test_the_noise_is_pooled_over_races_with_the_prior_of_two_per_cent() -> None
         spread.add(group)
     squares = sum(float(np.var(group)) * len(group) for group in groups)
     assert spread.sd() == pytest.approx(math.sqrt((4 * 0.02**2 + squares) / (4 + 3)))
-    spread.add([0.05], known=0.0)
+    spread.add([0.05], true_mean=0.0)
     assert spread.sd() == pytest.approx(math.sqrt((4 * 0.02**2 + squares + 0.05**2) / (4 + 4)))
     spread.within(0.3)
     assert spread.sd() == 0.3

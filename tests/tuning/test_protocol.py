@@ -293,7 +293,7 @@ def test_the_bayesian_engine_learns_from_its_trials() -> None:
 def stubborn(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
     """An engine that does not look which knobs were let go of."""
     for knob in order:
-        raced = yield from race(search, Phase.SEARCH, moved(search.best, knob.place, 0), search.best, "to the lowest")
+        raced = yield from race(search, Phase.SEARCH, moved(search.best, knob.axis, 0), search.best, "to the lowest")
         if raced.accepted:
             search.move(raced.candidate, raced)
 

@@ -69,29 +69,29 @@ def keep_reviewed(plan: BoundPlan, directory: Path) -> str:
     Raises:
         UsageProblem: It cannot be written.
     """
-    found = plan_hash(plan)
+    own_hash = plan_hash(plan)
     try:
-        with replacing(private(directory) / f"{found}.json") as file:
+        with replacing(private(directory) / f"{own_hash}.json") as file:
             file.write(json.dumps(plain(plan), indent=1).encode())
     except OSError as problem:
         raise UsageProblem(f"{directory}: {problem.strerror}", "XDG_STATE_HOME names another directory") from None
-    return found
+    return own_hash
 
 
-def check_reviewed(plan: BoundPlan, wanted: str, directory: Path) -> None:
+def check_reviewed(plan: BoundPlan, reviewed_hash: str, directory: Path) -> None:
     """Makes sure that what would run is what was reviewed.
 
     Raises:
         UsageProblem: It is not; names what changed.
     """
     now = plan_hash(plan)
-    if now == wanted:
+    if now == reviewed_hash:
         return
     try:
-        before = json.loads(read_own(directory / f"{Path(wanted).name}.json"))
+        before = json.loads(read_own(directory / f"{Path(reviewed_hash).name}.json"))
     except (OSError, ValueError):
         raise UsageProblem(
-            f"the plan has the hash {now}, not {wanted}, and no review of {wanted} is kept here",
+            f"the plan has the hash {now}, not {reviewed_hash}, and no review of {reviewed_hash} is kept here",
             "review it again: `pgtop-tune experiment plan`",
         ) from None
     different = list(differences(before, json.loads(json.dumps(plain(plan)))))
@@ -108,8 +108,8 @@ def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
         for name in dict.fromkeys((*before, *now)):
             yield from differences(before.get(name), now.get(name), f"{path}.{name}" if path else name)
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for place, (one, other) in enumerate(zip(before, now, strict=True)):
-            yield from differences(one, other, f"{path}.{place + 1}")
+        for index, (one, entry_now) in enumerate(zip(before, now, strict=True)):
+            yield from differences(one, entry_now, f"{path}.{index + 1}")
     elif isinstance(before, list) and isinstance(now, list):
         yield f"{path}: {len(before)} -> {len(now)} entries"
     elif before != now:
@@ -147,7 +147,7 @@ def stages_of(
     stages: list[Stage] = []
     number = 1
     for scale in scales:
-        made = False
+        has_data = False
         for repeat in range(1, plan.repeats + 1):
             order = list(arms)
             chance.shuffle(order)
@@ -161,7 +161,7 @@ def stages_of(
                 chance.shuffle(inner)
                 cells = tuple(
                     Cell(
-                        number=number + place,
+                        number=number + offset,
                         arm=arm.name,
                         scale=scale,
                         endpoint=endpoint,
@@ -170,11 +170,11 @@ def stages_of(
                         repeat=repeat,
                         impossible=arm.impossible or impossible.get((arm.name, endpoint, count), ""),
                     )
-                    for place, (endpoint, profile, count) in enumerate(inner)
+                    for offset, (endpoint, profile, count) in enumerate(inner)
                 )
                 number += len(cells)
-                anew = not arm.impossible and (plan.data_per_configuration or not made)
-                made = made or anew
+                anew = not arm.impossible and (plan.data_per_configuration or not has_data)
+                has_data = has_data or anew
                 stages.append(Stage(number=len(stages) + 1, arm=arm.name, scale=scale, make_data=anew, cells=cells))
     return tuple(stages)
 
@@ -231,16 +231,16 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
     """
     arms = tuple(_arms(plan, view))
     facts = replace(view.facts, shared_buffers_bytes=int(max(_buffers(arm, view) for arm in arms)))
-    clients = tuple(dict.fromkeys(clients_of(each, facts) for each in plan.clients))
-    scales = tuple(dict.fromkeys(scale_of(each, facts) for each in plan.scales))
+    clients = tuple(dict.fromkeys(clients_of(text, facts) for text in plan.clients))
+    scales = tuple(dict.fromkeys(scale_of(text, facts) for text in plan.scales))
     impossible = {
-        (arm.name, endpoint.name, count): why
+        (arm.name, endpoint.name, count): reason
         for arm in arms
         for endpoint in plan.endpoints
         for count in clients
-        if (why := view.unreachable.get(endpoint.name, "") or ("" if endpoint.address else _room(arm, count, view)))
+        if (reason := view.unreachable.get(endpoint.name, "") or ("" if endpoint.address else _room(arm, count, view)))
     }
-    found = BoundPlan(
+    bound_plan = BoundPlan(
         **{name: getattr(plan, name) for name in PlanChoices.__struct_fields__},
         server=view.server,
         seed=seed_of(plan),
@@ -253,20 +253,20 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
         unsafe=view.unsafe,
         confirmed=tuple(sorted(view.confirmed)),
     )
-    if all(cell.impossible for cell in found.cells):
-        raise UsageProblem(f"nothing of the plan can run here: {found.cells[0].impossible}", "change the plan")
-    return found
+    if all(cell.impossible for cell in bound_plan.cells):
+        raise UsageProblem(f"nothing of the plan can run here: {bound_plan.cells[0].impossible}", "change the plan")
+    return bound_plan
 
 
 def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
     for index, configuration in enumerate(plan.configurations):
-        place = partial(place_of, plan, "configuration", str(index))
-        _check_names(configuration, view, place)
-        _check_values(configuration, view, place)
+        line_of = partial(place_of, plan, "configuration", str(index))
+        _check_names(configuration, view, line_of)
+        _check_values(configuration, view, line_of)
         for size in plan.page_sizes or ("",):
             several = len(plan.configurations) > 1
-            words = f"{size} pages" if size else ""
-            name = ", ".join(filter(None, (configuration.name if several or not size else "", words)))
+            pages = f"{size} pages" if size else ""
+            name = ", ".join(filter(None, (configuration.name if several or not size else "", pages)))
             arm = Arm(name=name, configuration=configuration.name, page_size=size)
             try:
                 arm = _resolved(arm, configuration, view)
@@ -275,17 +275,17 @@ def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
                 yield replace(arm, impossible=f"{why.message}: {why.hint}")
 
 
-def _check_names(configuration: Configuration, view: ServerView, place: Callable[..., str]) -> None:
+def _check_names(configuration: Configuration, view: ServerView, line_of: Callable[..., str]) -> None:
     for name, _ in configuration.parameters:
         if name.lower() in WAYS:
             raise UsageProblem(
-                f"{place('parameters', name)}: with another {name} no load of the plan finds the server",
+                f"{line_of('parameters', name)}: with another {name} no load of the plan finds the server",
                 "leave it out; other ways to a server are endpoints",
             )
         if name.lower() not in view.parameters:
             near = difflib.get_close_matches(name.lower(), view.names, 3, 0.6)
             raise UsageProblem(
-                f"{place('parameters', name)}: the server has no parameter {name}",
+                f"{line_of('parameters', name)}: the server has no parameter {name}",
                 f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters` lists those worth tuning",
             )
     if isinstance(view.settings, Unavailable):
@@ -294,12 +294,12 @@ def _check_names(configuration: Configuration, view: ServerView, place: Callable
         if name not in view.settings:
             near = difflib.get_close_matches(name, view.settings, 3, 0.6)
             raise UsageProblem(
-                f"{place('settings', name)}: this machine has no setting {name}",
+                f"{line_of('settings', name)}: this machine has no setting {name}",
                 f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters --machine` lists them",
             )
 
 
-def _check_values(configuration: Configuration, view: ServerView, place: Callable[..., str]) -> None:
+def _check_values(configuration: Configuration, view: ServerView, line_of: Callable[..., str]) -> None:
     """Raises UsageProblem with the line of a value that the parameter does not take."""
     for name, text in configuration.parameters:
         try:
@@ -307,7 +307,7 @@ def _check_values(configuration: Configuration, view: ServerView, place: Callabl
         except NotToTell:
             continue
         except UsageProblem as problem:
-            raise UsageProblem(f"{place('parameters', name)}: {problem.message}", problem.hint) from None
+            raise UsageProblem(f"{line_of('parameters', name)}: {problem.message}", problem.hint) from None
 
 
 def _resolved(arm: Arm, configuration: Configuration, view: ServerView) -> Arm:
@@ -380,11 +380,13 @@ def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
 def _room(arm: Arm, clients: int, view: ServerView) -> str:
     """Why the clients of a load find no connection, "" when they do."""
     most = int(_number(dict(arm.parameters).get("max_connections"), "max_connections", view))
-    left = most - view.reserved
-    if not most or clients + OWN_SESSIONS <= left:
+    available = most - view.reserved
+    if not most or clients + OWN_SESSIONS <= available:
         return ""
-    words = f" less {view.reserved} reserved" if view.reserved else ""
-    return f"{clients} clients and {OWN_SESSIONS} sessions of pgtop-tune do not fit: max_connections is {most}{words}"
+    reserved = f" less {view.reserved} reserved" if view.reserved else ""
+    return (
+        f"{clients} clients and {OWN_SESSIONS} sessions of pgtop-tune do not fit: max_connections is {most}{reserved}"
+    )
 
 
 def _buffers(arm: Arm, view: ServerView) -> float:

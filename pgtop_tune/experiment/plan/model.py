@@ -58,8 +58,8 @@ def value_of(name: str, text: str, facts: PlanFacts) -> str:
         if name not in facts.advised:
             raise NotToTell(f"{name}: nothing is advised on this server", "give a value")
         return facts.advised[name]
-    found = _SHARE.fullmatch(text.strip())
-    return text if found is None else memory(_base(found, facts) * float(found[1]) / 100)
+    share = _SHARE.fullmatch(text.strip())
+    return text if share is None else memory(_base(share, facts) * float(share[1]) / 100)
 
 
 def scale_of(text: str, facts: PlanFacts) -> int:
@@ -68,9 +68,9 @@ def scale_of(text: str, facts: PlanFacts) -> int:
     Raises:
         UsageProblem: Neither a scale nor such a share, or its base is not known.
     """
-    found = _SHARE.fullmatch(text.strip())
-    if found is not None:
-        return max(1, round(_base(found, facts) * float(found[1]) / 100 / _BYTES_PER_SCALE))
+    share = _SHARE.fullmatch(text.strip())
+    if share is not None:
+        return max(1, round(_base(share, facts) * float(share[1]) / 100 / _BYTES_PER_SCALE))
     if not text.strip().isdecimal() or not 1 <= int(text) <= LARGEST_SCALE:
         raise UsageProblem(f"{text!r} is not a scale", f"as {SCALES_AS}")
     return int(text)
@@ -82,18 +82,18 @@ def clients_of(text: str, facts: PlanFacts) -> int:
     Raises:
         UsageProblem: No number, or the cores are not known.
     """
-    found = _PER_CORE.fullmatch(text.strip())
-    if found is not None:
+    per_core = _PER_CORE.fullmatch(text.strip())
+    if per_core is not None:
         if facts.cores is None:
             raise NotToTell("the cores of the server's machine are not known", "give a number of clients")
-        return max(1, round(float(found[1]) * facts.cores))
+        return max(1, round(float(per_core[1]) * facts.cores))
     if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_CLIENTS:
         raise UsageProblem(f"{text!r} is not a number of clients", f"as {CLIENTS_AS}")
     return int(text)
 
 
-def _base(found: re.Match[str], facts: PlanFacts) -> float:
-    of_ram = found[2].lower() == "ram"
+def _base(share: re.Match[str], facts: PlanFacts) -> float:
+    of_ram = share[2].lower() == "ram"
     base = facts.ram_bytes if of_ram else facts.shared_buffers_bytes
     if base is None:
         raise NotToTell(f"{'the memory of the server' if of_ram else 'shared_buffers'} is not known", "give a size")
@@ -162,14 +162,14 @@ def estimate(plan: BoundPlan, max_wal_bytes: int, stages: tuple[Stage, ...] | No
         max_wal_bytes: What WAL may take beside the data.
         stages: What is left of it; None is all.
     """
-    left = plan.stages if stages is None else stages
+    stages_left = plan.stages if stages is None else stages
     arms = {arm.name: arm for arm in plan.arms}
-    possible = [stage for stage in left if not arms[stage.arm].impossible]
+    possible = [stage for stage in stages_left if not arms[stage.arm].impossible]
     runs = sum(not cell.impossible for stage in possible for cell in stage.cells)
     around_s = AROUND_RUN_S if plan.housekeeping else AROUND_BARE_RUN_S
     restarts = 2 * sum(arms[stage.arm].restart for stage in possible)
     reloads = 2 * sum(arms[stage.arm].changes and not arms[stage.arm].restart for stage in possible)
-    largest = max((stage.scale for stage in left), default=0)
+    largest = max((stage.scale for stage in stages_left), default=0)
     made_bytes = round(_BYTES_PER_SCALE * largest)
     return Estimate(
         runs=runs,
@@ -181,22 +181,22 @@ def estimate(plan: BoundPlan, max_wal_bytes: int, stages: tuple[Stage, ...] | No
     )
 
 
-def refusals(found: Estimate, limits: Limits, free_bytes: int | None) -> tuple[str, ...]:
+def refusals(cost: Estimate, limits: Limits, free_bytes: int | None) -> tuple[str, ...]:
     """Why a plan does not fit, with the arithmetic.
 
     Args:
-        found: What it takes.
+        cost: What it takes.
         limits: Of the plan.
         free_bytes: Of the disk of the data; None where it is not known.
     """
-    words = []
-    if limits.time_s is not None and found.seconds > limits.time_s:
-        words.append(f"it takes {found.words}; the limit is {duration(limits.time_s)}")
-    if limits.disk_bytes is not None and found.disk_bytes > limits.disk_bytes:
-        words.append(f"it takes {about(found.disk_bytes)} of disk; the limit is {about(limits.disk_bytes)}")
-    if free_bytes is not None and found.disk_bytes > free_bytes:
-        words.append(f"it takes {about(found.disk_bytes)} of disk, and {about(free_bytes)} are free")
-    return tuple(words)
+    reasons = []
+    if limits.time_s is not None and cost.seconds > limits.time_s:
+        reasons.append(f"it takes {cost.words}; the limit is {duration(limits.time_s)}")
+    if limits.disk_bytes is not None and cost.disk_bytes > limits.disk_bytes:
+        reasons.append(f"it takes {about(cost.disk_bytes)} of disk; the limit is {about(limits.disk_bytes)}")
+    if free_bytes is not None and cost.disk_bytes > free_bytes:
+        reasons.append(f"it takes {about(cost.disk_bytes)} of disk, and {about(free_bytes)} are free")
+    return tuple(reasons)
 
 
 FIGURES: Final[tuple[tuple[str, bool], ...]] = (

@@ -61,7 +61,7 @@ def line_numbers(text: str) -> dict[tuple[str, ...], int]:
 
     tomllib tells no lines. Lines within texts of several lines may be taken for keys, which then stand too early.
     """
-    found: dict[tuple[str, ...], int] = {}
+    lines: dict[tuple[str, ...], int] = {}
     counts: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
@@ -70,23 +70,23 @@ def line_numbers(text: str) -> dict[tuple[str, ...], int]:
             parts = _parts(header[2])
             if header[1] == "[[":
                 counts[parts] = counts.get(parts, -1) + 1
-                found.setdefault(parts, number)
+                lines.setdefault(parts, number)
                 table = (*parts, str(counts[parts]))
             else:
                 table = (parts[0], str(counts[parts[:1]]), *parts[1:]) if parts[:1] in counts else parts
-            found.setdefault(table, number)
+            lines.setdefault(table, number)
             continue
         assigned = _ASSIGNED.match(line)
         if assigned is not None:
             path = table
             for part in _parts(assigned[1]):
                 path = (*path, part)
-                found.setdefault(path, number)
-    return found
+                lines.setdefault(path, number)
+    return lines
 
 
-def _parts(words: str) -> tuple[str, ...]:
-    return tuple(next(filter(None, match.groups()), "") for match in _PART.finditer(words))
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(next(filter(None, match.groups()), "") for match in _PART.finditer(dotted))
 
 
 SHIPPED: Final = Path(__file__).parents[1] / "plans"
@@ -102,22 +102,22 @@ def shipped_plans() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.toml")))
 
 
-def plan_path(words: str) -> Path:
+def plan_path(name_or_path: str) -> Path:
     """The file that is meant: a path, or the name of a shipped plan.
 
     Raises:
         UsageProblem: There is none.
     """
-    path = Path(words)
+    path = Path(name_or_path)
     if path.exists():
         return path
     names = shipped_plans()
-    found = next((name for name in names if name.lower() == words.lower()), "")
-    if found:
-        return SHIPPED / f"{found}.toml"
-    near = difflib.get_close_matches(words, names, 1, 0.6)
+    shipped = next((name for name in names if name.lower() == name_or_path.lower()), "")
+    if shipped:
+        return SHIPPED / f"{shipped}.toml"
+    near = difflib.get_close_matches(name_or_path, names, 1, 0.6)
     hint = f"did you mean {near[0]}? " if near else ""
-    raise UsageProblem(f"there is no plan {words}", f"{hint}name a TOML file, or one of {', '.join(names)}")
+    raise UsageProblem(f"there is no plan {name_or_path}", f"{hint}name a TOML file, or one of {', '.join(names)}")
 
 
 def read_plan(path: Path) -> ExperimentPlan:
@@ -144,12 +144,12 @@ def parse_plan(text: str, where: str = "plan") -> ExperimentPlan:
         UsageProblem: With the line.
     """
     try:
-        given = tables_of(text)
+        tables = tables_of(text)
     except NotToml as problem:
         raise UsageProblem(
             f"{where}: {problem}", "see the manual of TOML, or a shipped plan: experiment check P1"
         ) from None
-    return _Reader(text, where).plan(given)
+    return _Reader(text, where).plan(tables)
 
 
 class _Key(Struct, frozen=True):
@@ -303,57 +303,59 @@ class _Reader:
         self._where = where
         self._lines = line_numbers(text)
 
-    def plan(self, given: dict[str, Any]) -> ExperimentPlan:
-        self._check_known(given, "", ())
+    def plan(self, tables: dict[str, Any]) -> ExperimentPlan:
+        self._check_known(tables, "", ())
         try:
-            convert(given, _PLAN)
+            convert(tables, _PLAN)
         except ValidationError as problem:
             path = tuple(name or index for name, index in _STEP.findall(str(problem).rpartition(" - at `$")[2]))
             raise self._wrong(path) from None
-        found = self._read(given, "", ())
-        if "name" not in found:
+        values = self._read(tables, "", ())
+        if "name" not in values:
             raise UsageProblem(f"{self._where}: the plan has no name", 'begin with name = "…"')
         for name, least_s in (("time", 1), ("warm_up", 0)):
-            if name in found and not least_s <= found[name] <= 7 * 86_400:
+            if name in values and not least_s <= values[name] <= 7 * 86_400:
                 raise self._wrong((name,), "takes from 1s to 7d")
-            if name in found:
-                found[f"{name}_s"] = found.pop(name)
-        configurations = [Configuration(**table) for table in found.pop("configuration", [])]
+            if name in values:
+                values[f"{name}_s"] = values.pop(name)
+        configurations = [Configuration(**table) for table in values.pop("configuration", [])]
         configurations = configurations or [Configuration(name="as it is")]
-        names = [each.name for each in configurations]
-        if found.setdefault("baseline", names[0]) not in names:
+        names = [configuration.name for configuration in configurations]
+        if values.setdefault("baseline", names[0]) not in names:
             raise self._wrong(("baseline",), f"names none of {', '.join(names)}")
-        limits = found.pop("limits", {})
+        limits = values.pop("limits", {})
         return ExperimentPlan(
             configurations=tuple(configurations),
-            endpoints=tuple(PlanEndpoint(**table) for table in found.pop("endpoint", None) or [{"name": "the server"}]),
+            endpoints=tuple(
+                PlanEndpoint(**table) for table in values.pop("endpoint", None) or [{"name": "the server"}]
+            ),
             limits=Limits(limits.get("time"), limits.get("disk")),
             constraints=tuple(
                 Constraint(name.rpartition("_")[0], limit, name.endswith("_max"))
-                for name, limit in found.pop("constraints", {}).items()
+                for name, limit in values.pop("constraints", {}).items()
             ),
             text=self._text,
             file=self._where,
-            **{"housekeeping": USUAL, **found},
+            **{"housekeeping": USUAL, **values},
         )
 
-    def _read(self, given: Mapping[str, Any], table: str, path: tuple[str, ...]) -> dict[str, Any]:
+    def _read(self, items: Mapping[str, Any], table: str, path: tuple[str, ...]) -> dict[str, Any]:
         """Return the plan's values of the keys of a table, which msgspec has accepted."""
-        self._check_known(given, table, path)
+        self._check_known(items, table, path)
         values: dict[str, Any] = {}
-        for name, value in given.items():
-            key, place = _keys_of(table)[name], (*path, name)
+        for name, value in items.items():
+            key, key_path = _keys_of(table)[name], (*path, name)
             if key.kind is list:
                 values[name] = self._several(value, name)
             elif key.kind is dict:
-                values[name] = self._read(value, name, place)
+                values[name] = self._read(value, name, key_path)
             elif key is _VALUES:
-                values[name] = self._values(value, place)
+                values[name] = self._values(value, key_path)
             else:
                 try:
                     values[name] = key.read(value)
                 except (ValueError, TypeError, PgtopError):
-                    raise self._wrong(place) from None
+                    raise self._wrong(key_path) from None
         return values
 
     def _several(self, tables: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -381,9 +383,9 @@ class _Reader:
             values[name] = ("off", "on")[value] if type(value) is bool else str(value)
         return tuple(values.items())
 
-    def _check_known(self, given: Mapping[str, Any], table: str, path: tuple[str, ...]) -> None:
+    def _check_known(self, items: Mapping[str, Any], table: str, path: tuple[str, ...]) -> None:
         names = list(_keys_of(table))
-        for name in given:
+        for name in items:
             if name not in names:
                 near = difflib.get_close_matches(name, names, 1, 0.6)
                 raise UsageProblem(
@@ -391,10 +393,10 @@ class _Reader:
                     f"did you mean {near[0]}?" if near else f"known keys: {', '.join(names)}",
                 )
 
-    def _wrong(self, path: tuple[str, ...], words: str = "") -> UsageProblem:
+    def _wrong(self, path: tuple[str, ...], complaint: str = "") -> UsageProblem:
         """Return the problem of a key; in the words of its row unless others are given."""
         name = ".".join(part for part in path if not part.isdigit())
-        return UsageProblem(f"{self._place(path)}: {name} {words or KEYS[name].takes}", _AGAIN)
+        return UsageProblem(f"{self._place(path)}: {name} {complaint or KEYS[name].takes}", _AGAIN)
 
     def _place(self, path: tuple[str, ...]) -> str:
         return place(self._where, self._lines, path)

@@ -46,8 +46,10 @@ def shown_plan(outcome: Outcome, now_ms: int, *, under_way: bool) -> ExperimentS
     """
     plan = outcome.plan
     everything = judgements(outcome)
-    judged = [each for each in everything if each.effect is not None and each.verdict != NOT_ATTRIBUTABLE]
-    best = max(judged, key=lambda each: each.change) if judged else None
+    judged = [
+        judgement for judgement in everything if judgement.effect is not None and judgement.verdict != NOT_ATTRIBUTABLE
+    ]
+    best = max(judged, key=lambda judgement: judgement.change) if judged else None
     effect = None if best is None else best.effect
     running = next((cell.arm for cell in plan.cells if cell.number == outcome.running), "")
     lines = [*best_arm(outcome, everything), "", *status_lines(outcome, now_ms, runs=under_way)]
@@ -95,16 +97,16 @@ def plan_lines(plan: BoundPlan, now_ms: int, max_wal_bytes: int) -> Iterator[str
         yield f"note: {ONCE}"
     if plan.time_s < JUDGED_S:
         yield f"note: runs of {plan.time_s} s are shown and not judged: that takes {JUDGED_S} s"
-    found = estimate(plan, max_wal_bytes)
-    yield f"takes {found.words}"
-    yield f"disk {about(found.disk_bytes)}; ends at {moment(now_ms + round(found.seconds * 1000))} if begun now"
+    cost = estimate(plan, max_wal_bytes)
+    yield f"takes {cost.words}"
+    yield f"disk {about(cost.disk_bytes)}; ends at {moment(now_ms + round(cost.seconds * 1000))} if begun now"
 
 
 def _stage_words(stage: Stage, arm: Arm) -> str:
-    words = [f"stage {stage.number}: {arm.name}", scale_words(stage.scale)]
-    words += ["restart"] if arm.restart and not arm.impossible else []
-    words += ["data set made"] if stage.make_data else []
-    return ", ".join(words)
+    parts = [f"stage {stage.number}: {arm.name}", scale_words(stage.scale)]
+    parts += ["restart"] if arm.restart and not arm.impossible else []
+    parts += ["data set made"] if stage.make_data else []
+    return ", ".join(parts)
 
 
 def arm_words(arm: Arm) -> str:
@@ -130,7 +132,7 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
     """
     plan, done = outcome.plan, outcome.results
     yield f"{outcome.id}: {plan.name}, begun {moment(outcome.began_ms)}, hash {outcome.hash}"
-    bad = sum(bool(each.reason) for each in done.values())
+    bad = sum(bool(result.reason) for result in done.values())
     yield f"{len(done)} of {counted(len(plan.cells), 'cell')} done, {bad} of them without figures"
     for cell in plan.cells:
         if cell.number in done:
@@ -140,13 +142,13 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
     if outcome.ended in (COMPLETE, ABANDONED):
         yield outcome.ended
         return
-    found = estimate(plan, 0, left_of(outcome))
-    end = moment(now_ms + round(found.seconds * 1000))
+    cost = estimate(plan, 0, left_of(outcome))
+    end = moment(now_ms + round(cost.seconds * 1000))
     if runs:
-        yield f"runs; {duration(found.seconds)} left, until {end}"
+        yield f"runs; {duration(cost.seconds)} left, until {end}"
     else:
-        why = f"stopped: {outcome.ended}" if outcome.ended else "not running"
-        yield f"{why}; {duration(found.seconds)} left: `{outcome.resuming}`"
+        state = f"stopped: {outcome.ended}" if outcome.ended else "not running"
+        yield f"{state}; {duration(cost.seconds)} left: `{outcome.resuming}`"
     if outcome.database and not runs:
         yield f"its database {outcome.database} is kept for `resume`; `resume --abandon` drops it"
 
@@ -164,10 +166,10 @@ def result_words(result: CellResult) -> str:
     """In one line."""
     if result.reason:
         return f"failed: {one_line(result.reason, 160)}"
-    words = [f"{result.tps:.2f} tps" if result.tps is not None else "no tps"]
-    words += [f"latency {result.latency_ms:.3f} ms"] if result.latency_ms is not None else []
-    words += [f"bound by {result.bound}"] if result.bound else []
-    return ", ".join(words)
+    parts = [f"{result.tps:.2f} tps" if result.tps is not None else "no tps"]
+    parts += [f"latency {result.latency_ms:.3f} ms"] if result.latency_ms is not None else []
+    parts += [f"bound by {result.bound}"] if result.bound else []
+    return ", ".join(parts)
 
 
 _NAME: Final = 60
@@ -190,17 +192,17 @@ def chapters(outcome: Outcome) -> tuple[Chapter, ...]:
     cells = list(_with_results(outcome))
     levelled = levelled_results(outcome)
     ordered = [(cell, levelled[cell.number]) for cell, _ in cells]
-    ordered = sorted(ordered, key=lambda each: _place(each[0], outcome))
+    ordered = sorted(ordered, key=lambda pair: _place(pair[0], outcome))
     judged = judgements(outcome)
     results = [sheet for sheet in (_steps(outcome), _layout(ordered)) if sheet is not None]
-    found = (
+    all_chapters = (
         Chapter(RESULTS[0], (Sheet("", tuple(_summary(outcome, judged))),)),
         Chapter(RESULTS[1], (*results, *_pictures(ordered))),
         Chapter(RESULTS[2], tuple(_against(outcome, judged))),
         Chapter("Configurations", (_configurations(outcome),)),
         Chapter("Cells in their order", (_all(cells),), folded=True),
     )
-    return tuple(chapter for chapter in found if chapter.parts)
+    return tuple(chapter for chapter in all_chapters if chapter.parts)
 
 
 def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
@@ -217,10 +219,12 @@ def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
         )
     if plan.time_s < JUDGED_S:
         yield f"runs of {plan.time_s} s are shown and not judged: a verdict takes runs of {JUDGED_S} s"
-    for each in sorted((each for each in judged if each.loud), key=lambda each: -abs(each.change)):
-        yield one_line(_loud(each), 300)
-    for each in judged:
-        yield from (one_line(words, 300) for words in _loud_latencies(each))
+    for judgement in sorted(
+        (judgement for judgement in judged if judgement.loud), key=lambda judgement: -abs(judgement.change)
+    ):
+        yield one_line(_loud(judgement), 300)
+    for judgement in judged:
+        yield from (one_line(line, 300) for line in _loud_latencies(judgement))
     if noisy := sum(bool(foreign_words(result)) for result in outcome.results.values()):
         yield f"other programs took more than 5 % of the CPUs while {noisy} of the cells ran"
     for cell, result in _with_results(outcome):
@@ -229,27 +233,29 @@ def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
     doubted = sum(bool(result.doubts) for result in outcome.results.values())
     if doubted:
         yield f"{counted(doubted, 'cell')} with reasons to doubt: see the cells in their order"
-    yield from (one_line(words, 300) for words in best_arm(outcome, judged))
+    yield from (one_line(line, 300) for line in best_arm(outcome, judged))
 
 
-def _loud(each: Judgement) -> str:
+def _loud(judgement: Judgement) -> str:
     """ "select-only … got slower by 30 %": told as loudly as a gain."""
-    way = "faster" if each.change > 0 else "slower"
-    certain = each.why_not or each.verdict
-    trade = f"; trade: {each.trade}" if each.trade else ""
-    return f"{each.arm}: {load_words(each.load)} got {way} by {abs(100 * each.change):.0f} % ({certain}){trade}"
+    direction = "faster" if judgement.change > 0 else "slower"
+    certain = judgement.why_not or judgement.verdict
+    trade = f"; trade: {judgement.trade}" if judgement.trade else ""
+    share = f"{abs(100 * judgement.change):.0f} %"
+    return f"{judgement.arm}: {load_words(judgement.load)} got {direction} by {share} ({certain}){trade}"
 
 
-def _loud_latencies(each: Judgement) -> Iterator[str]:
+def _loud_latencies(judgement: Judgement) -> Iterator[str]:
     """ "latency p99 of tuned: select-only … got longer by 40 % (worse)": what no trade tells already."""
-    if each.trade:
+    if judgement.trade:
         return
-    for latency in each.latencies:
+    for latency in judgement.latencies:
         # The mean of a closed loop says the same as TPS.
         if latency.figure != "latency_ms" and latency.verdict in (Verdict.BETTER, Verdict.WORSE):
-            way = "longer" if latency.effect.relative > 0.0 else "shorter"
+            direction = "longer" if latency.effect.relative > 0.0 else "shorter"
             share = f"{abs(100.0 * latency.effect.relative):.0f} %"
-            yield f"{each.arm}: {latency.title} of {load_words(each.load)} got {way} by {share} ({latency.verdict})"
+            of_load = f"{latency.title} of {load_words(judgement.load)}"
+            yield f"{judgement.arm}: {of_load} got {direction} by {share} ({latency.verdict})"
 
 
 def _with_results(outcome: Outcome) -> Iterator[tuple[Cell, CellResult]]:
@@ -261,8 +267,8 @@ def _with_results(outcome: Outcome) -> Iterator[tuple[Cell, CellResult]]:
 def _steps(outcome: Outcome) -> Sheet | None:
     """Seconds of each init step: steps down, configurations across; means where a data set was made several times."""
     columns: dict[tuple[str, int], list[dict[str, float]]] = {}
-    for made in outcome.made.values():
-        columns.setdefault((made.arm, made.scale), []).append({**dict(made.steps_s), "total": made.total_s})
+    for data in outcome.made.values():
+        columns.setdefault((data.arm, data.scale), []).append({**dict(data.steps_s), "total": data.total_s})
     several = len({scale for _, scale in columns}) > 1
     arms = [arm.name for arm in outcome.plan.arms]
     keys = sorted(columns, key=lambda key: (arms.index(key[0]), key[1]))
@@ -290,8 +296,8 @@ def _across(cells: Found) -> Sheet:
         for profile in _different(cell.profile for cell, _ in cells)
     }
     heads = ("", *(one_line(f"{arm}: {profile}", _NAME) for arm, profile in groups))
-    rows = tuple((figure.title, *(_figure(figure, each) for each in groups.values())) for figure in _FIGURES)
-    notes = [f"{arm}: {profile}: {why}" for (arm, profile), each in groups.items() for why in _whys(each)]
+    rows = tuple((figure.title, *(_figure(figure, results) for results in groups.values())) for figure in _FIGURES)
+    notes = [f"{arm}: {profile}: {reason}" for (arm, profile), results in groups.items() for reason in _whys(results)]
     return Sheet("runs", (), Table(heads, rows, frozenset(range(1, len(heads)))), _notes(notes))
 
 
@@ -305,13 +311,13 @@ def _endpoints(cells: Found) -> Sheet:
         groups.setdefault(tuple(_NAMES[name](cell) for name in names), []).append(result)
     rows = []
     notes = []
-    for key, each in groups.items():
-        reason = next((result.reason for result in each if result.reason), "")
-        good = [result for result in each if not result.reason]
-        figures = [_figure(figure, each) for figure in _FIGURES]
+    for key, results in groups.items():
+        reason = next((result.reason for result in results if result.reason), "")
+        good = [result for result in results if not result.reason]
+        figures = [_figure(figure, results) for figure in _FIGURES]
         if not good:
             figures[-1] = f"failed: {one_line(reason, 100)}"
-        notes += [f"{', '.join(key)}: {why}" for why in (_whys(each) if good else _bounds(each))]
+        notes += [f"{', '.join(key)}: {reason}" for reason in (_whys(results) if good else _bounds(results))]
         rows.append((*(one_line(word, _NAME) for word in key), *figures))
     heads = (*names, *(figure.title for figure in _FIGURES))
     right = frozenset(range(len(names) - 1, len(heads)))
@@ -329,10 +335,10 @@ def _matrix(cells: Found) -> Sheet:
         (*map(str, key), *(_figure(tps, results.get(arm, [])) for arm in arms)) for key, results in groups.items()
     )
     notes = [
-        f"{arm}, scale {key[0]}, {key[1]}, {key[2]} clients: {why}"
+        f"{arm}, scale {key[0]}, {key[1]}, {key[2]} clients: {reason}"
         for key, results in groups.items()
         for arm in arms
-        for why in _whys(results.get(arm, []))
+        for reason in _whys(results.get(arm, []))
     ]
     heads = ("scale", "profile", "clients", *(one_line(arm, _NAME) for arm in arms))
     return Sheet("tps", (), Table(heads, rows, frozenset({0, *range(2, len(heads))})), _notes(notes))
@@ -364,28 +370,34 @@ def _against(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[Sheet]:
         return
     rows = tuple(
         (
-            one_line(each.arm, _NAME),
-            one_line(load_words(each.load), 90),
-            units.decimal(each.baseline_tps, 2),
-            units.decimal(each.tps, 2),
-            f"{signed(100 * each.change)} %",
-            _interval(each),
-            each.verdict or "not judged",
+            one_line(judgement.arm, _NAME),
+            one_line(load_words(judgement.load), 90),
+            units.decimal(judgement.baseline_tps, 2),
+            units.decimal(judgement.tps, 2),
+            f"{signed(100 * judgement.change)} %",
+            _interval(judgement),
+            judgement.verdict or "not judged",
         )
-        for each in judged
+        for judgement in judged
     )
     heads = ("configuration", "load", "baseline tps", "tps", "change", "98 % interval", "verdict")
-    notes = list(dict.fromkeys(each.why_not for each in judged if each.why_not))
-    if any(each.verdict for each in judged):
+    notes = list(dict.fromkeys(judgement.why_not for judgement in judged if judgement.why_not))
+    if any(judgement.verdict for judgement in judged):
         notes += ["the interval has the differences from run to run in it; without repeats and history 2 % are assumed"]
-    more = [each.more_runs for each in judged if each.more_runs]
+    more = [judgement.more_runs for judgement in judged if judgement.more_runs]
     notes += [f"{max(more)} more runs of each cell would decide what is undecided"] if more else []
     notes += [ONCE] if outcome.plan.repeats == 1 else []
     base = f"baseline: {outcome.plan.baseline}"
     notes += [
-        one_line(f"trade: {each.arm}: {load_words(each.load)}: {each.trade}", 300) for each in judged if each.trade
+        one_line(f"trade: {judgement.arm}: {load_words(judgement.load)}: {judgement.trade}", 300)
+        for judgement in judged
+        if judgement.trade
     ]
-    notes += [one_line(f"{each.arm}: {load_words(each.load)}: {each.beside}", 300) for each in judged if each.beside]
+    notes += [
+        one_line(f"{judgement.arm}: {load_words(judgement.load)}: {judgement.beside}", 300)
+        for judgement in judged
+        if judgement.beside
+    ]
     yield Sheet("throughput", (one_line(base, 200),), Table(heads, rows, frozenset({2, 3, 4, 5})), tuple(notes))
     if latencies := tuple(_latency_rows(judged)):
         note = "the figures of a cell are secondary to its throughput, and corrected for being several"
@@ -393,11 +405,11 @@ def _against(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[Sheet]:
 
 
 def _latency_rows(judged: Sequence[Judgement]) -> Iterator[tuple[str, ...]]:
-    for each in judged:
-        for latency in each.latencies:
+    for judgement in judged:
+        for latency in judgement.latencies:
             yield (
-                one_line(each.arm, _NAME),
-                one_line(load_words(each.load), 90),
+                one_line(judgement.arm, _NAME),
+                one_line(load_words(judgement.load), 90),
                 latency.title,
                 units.decimal(latency.baseline, 3),
                 units.decimal(latency.value, 3),
@@ -407,10 +419,10 @@ def _latency_rows(judged: Sequence[Judgement]) -> Iterator[tuple[str, ...]]:
             )
 
 
-def _interval(each: Judgement | LatencyChange) -> str:
-    if each.effect is None or each.effect.low is None or each.effect.high is None:
+def _interval(judgement: Judgement | LatencyChange) -> str:
+    if judgement.effect is None or judgement.effect.low is None or judgement.effect.high is None:
         return units.UNKNOWN
-    return shares(each.effect.low, each.effect.high)
+    return shares(judgement.effect.low, judgement.effect.high)
 
 
 def _configurations(outcome: Outcome) -> Sheet:
@@ -469,9 +481,9 @@ def _bounds(results: Sequence[CellResult]) -> list[str]:
     return list(dict.fromkeys(f"bound by {result.bound}" for result in results if result.bound))
 
 
-def _notes(words: Sequence[str]) -> tuple[str, ...]:
-    marked = ("* bound by the data disk",) if any("bound by" in each for each in words) else ()
-    return (*marked, *(one_line(each, _REASON) for each in words))
+def _notes(reasons: Sequence[str]) -> tuple[str, ...]:
+    marked = ("* bound by the data disk",) if any("bound by" in reason for reason in reasons) else ()
+    return (*marked, *(one_line(reason, _REASON) for reason in reasons))
 
 
 def _figure(figure: RunFigure, results: Sequence[CellResult]) -> str:
@@ -480,6 +492,6 @@ def _figure(figure: RunFigure, results: Sequence[CellResult]) -> str:
     return text + (_MARK if figure.title == "tps" and any(result.bound for result in results) else "")
 
 
-def _means(made: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    names = dict.fromkeys(name for each in made for name in each)
-    return {name: fmean(each[name] for each in made if name in each) for name in names}
+def _means(step_times: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for seconds in step_times for name in seconds)
+    return {name: fmean(seconds[name] for seconds in step_times if name in seconds) for name in names}

@@ -61,10 +61,10 @@ def complete(data: bytes) -> int:
     end = 0
     for line in data.splitlines(keepends=True):
         try:
-            whole = line.endswith(b"\n") and isinstance(json.loads(line), dict)
+            is_object = line.endswith(b"\n") and isinstance(json.loads(line), dict)
         except ValueError:
-            whole = False
-        if not whole:
+            is_object = False
+        if not is_object:
             break
         end += len(line)
     return end
@@ -124,8 +124,8 @@ class ExperimentLog:
             os.fsync(self._descriptor)
         except OSError as problem:
             os.ftruncate(self._descriptor, size)
-            words = problem.strerror or str(problem)
-            raise JournalProblem(f"{self.directory / FILE} cannot be written: {words}", "free some space") from None
+            reason = problem.strerror or str(problem)
+            raise JournalProblem(f"{self.directory / FILE} cannot be written: {reason}", "free some space") from None
 
 
 def _unusable(path: Path, problem: NotOurs | OSError, hint: str) -> JournalProblem:
@@ -142,8 +142,8 @@ def new_directory(plan: str) -> Path:
     Raises:
         JournalProblem: It cannot be made.
     """
-    words = "".join(filter(str.isalnum, plan))[:_NAME]
-    base = experiments_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
+    letters = "".join(filter(str.isalnum, plan))[:_NAME]
+    base = experiments_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{letters}"
     for number in count(1):
         directory = base if number == 1 else base.with_name(f"{base.name}-{number}")
         try:
@@ -159,8 +159,8 @@ def new_directory(plan: str) -> Path:
 
 def newest(name: str) -> Path | None:
     """The directory of the last experiment of a plan of that name, None where there is none."""
-    found = [path for path in experiments() if str(first(path).get("name", "")).lower() == name.lower()]
-    return found[-1] if found else None
+    directories = [path for path in experiments() if str(first(path).get("name", "")).lower() == name.lower()]
+    return directories[-1] if directories else None
 
 
 def experiments() -> tuple[Path, ...]:
@@ -251,13 +251,13 @@ class MadeData(Struct, frozen=True, kw_only=True):
 
 
 def result_of(
-    cell: Cell, run: RunResult, bound: str, record: str, cpu: Surroundings, known: Mapping[str, RunSpread]
+    cell: Cell, run: RunResult, bound: str, record: str, cpu: Surroundings, spreads: Mapping[str, RunSpread]
 ) -> CellResult:
     """From the record of its run; see `CellResult`."""
     invalid = next((doubt for doubt in run.doubts if doubt.verdict is RunVerdict.INVALID), None)
     if run.state == "failed" or run.partial:
-        words = short_words(run.message) if run.message else "" if invalid is None else invalid.reason
-        return failed(cell, words or "the run was stopped", record)
+        message = short_words(run.message) if run.message else "" if invalid is None else invalid.reason
+        return failed(cell, message or "the run was stopped", record)
     if invalid is not None:
         return failed(cell, f"{invalid.id}: {invalid.reason}", record)
     tps, error = run.tps, run.steady.error_tps
@@ -280,7 +280,7 @@ def result_of(
         seconds=float(run.spec.duration_s or 0),
         record=record,
         cpu=cpu,
-        known=known,
+        known=spreads,
     )
 
 
@@ -337,11 +337,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
     @property
     def resuming(self) -> str:
         """The command that continues it, with the options that it was begun with."""
-        words = ["pgtop-tune experiment resume", self.id]
-        words += ["--allow-unsafe"] if self.plan.unsafe else []
-        words += [word for name in self.plan.confirmed for word in ("--confirm", name)]
-        words += ["--workers ADDRESS"] if self.workers else []
-        return " ".join(words)
+        options = ["pgtop-tune experiment resume", self.id]
+        options += ["--allow-unsafe"] if self.plan.unsafe else []
+        options += [word for name in self.plan.confirmed for word in ("--confirm", name)]
+        options += ["--workers ADDRESS"] if self.workers else []
+        return " ".join(options)
 
     @property
     def complete(self) -> bool:
@@ -354,7 +354,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
     if not lines or lines[0].get("kind") != "plan":
         return None
     results: dict[int, CellResult] = {}
-    made: dict[int, MadeData] = {}
+    data_sets: dict[int, MadeData] = {}
     running: int | None = None
     sets: list[str] = []
     server: dict[str, str] = {}
@@ -365,16 +365,16 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
             case "cell_began":
                 running, ended = line["number"], ""
             case "cell":
-                found = msgspec.convert(line["result"], CellResult)
-                results[found.number] = found
+                result = msgspec.convert(line["result"], CellResult)
+                results[result.number] = result
                 running = None
             case "made":
                 data = msgspec.convert(line["data"], MadeData)
-                made[data.stage] = data
+                data_sets[data.stage] = data
             case "set_began":
                 sets.append(line["set_id"])
             case "set_ended":
-                sets = [each for each in sets if each != line["set_id"]]
+                sets = [set_id for set_id in sets if set_id != line["set_id"]]
             case "database":
                 database = line["name"]
             case "tables":
@@ -391,7 +391,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
         plan=msgspec.convert(lines[0]["plan"], BoundPlan),
         hash=str(lines[0]["hash"]),
         results=results,
-        made=made,
+        made=data_sets,
         running=running,
         sets=tuple(sets),
         database=database,

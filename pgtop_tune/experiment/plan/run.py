@@ -89,13 +89,13 @@ def parameters_of(state: Mapping[str, str]) -> dict[str, str]:
 def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """What differs between two states, in words; "" for nothing. Pure."""
     restarted = before.get(STARTED) != now.get(STARTED)
-    words = ["the server was restarted by somebody else"] if restarted else []
+    changes = ["the server was restarted by somebody else"] if restarted else []
     for name in sorted({*before, *now} - {STARTED}):
         if before.get(name) != now.get(name):
             was, became = before.get(name, "default"), now.get(name, "default")
-            words.append(f"{name} was changed by somebody else: {was} -> {became}")
-    more = [f"{len(words) - _NAMED} more"] if len(words) > _NAMED else []
-    return "; ".join([*words[:_NAMED], *more])
+            changes.append(f"{name} was changed by somebody else: {was} -> {became}")
+    more = [f"{len(changes) - _NAMED} more"] if len(changes) > _NAMED else []
+    return "; ".join([*changes[:_NAMED], *more])
 
 
 # What a run of an experiment is made of, and how it stops.
@@ -142,7 +142,7 @@ class ExperimentParts(Struct, frozen=True, kw_only=True):
         free_bytes: On the disk of the data; None where it is not known.
         unsafe: Whether values that are not safe may be set, but for those that run code.
         confirmed: Names of parameters whose values may run code.
-        told: Takes what is going on, one line.
+        tell: Takes what is going on, one line.
     """
 
     load: LoadRun
@@ -156,7 +156,7 @@ class ExperimentParts(Struct, frozen=True, kw_only=True):
     free_bytes: Callable[[], Awaitable[int | None]]
     unsafe: bool
     confirmed: frozenset[str]
-    told: Callable[[str], None]
+    tell: Callable[[str], None]
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:
@@ -192,7 +192,7 @@ class StageData:
         self._plan: Final = outcome.plan
         self._log: Final = log
         self._parts: Final = parts
-        self._told: Final = parts.told
+        self._told: Final = parts.tell
         self._made = set(outcome.made)
         self._tables, self._oids = outcome.tables, outcome.table_oids
         self._scale_there: int | None = None
@@ -227,17 +227,17 @@ class StageData:
             if self._plan.database == CURRENT_DATABASE:
                 await self._note_what_is_there()
         self._scale_there = stage.scale
-        made = MadeData(
+        data = MadeData(
             stage=stage.number, arm=stage.arm, scale=stage.scale, steps_s=done.steps_s, total_s=done.total_s
         )
-        self._log.write("made", data=to_builtins(made))
+        self._log.write("made", data=to_builtins(data))
         self._made.add(stage.number)
 
     async def _is_there(self, scale: int) -> bool:
         if self._scale_there == scale:
             return True
-        found = await self._found()
-        return found is not None and found.scale == scale and not found.incomplete and found.primary_keys
+        facts = await self._found()
+        return facts is not None and facts.scale == scale and not facts.incomplete and facts.primary_keys
 
     async def _found(self) -> PgbenchFacts | None:
         async with aclosing(await self._parts.open_sql_session()) as sql_session:
@@ -246,8 +246,8 @@ class StageData:
     async def _note_what_is_there(self) -> None:
         """Whole or in part, it is ours; what comes later in its place is not."""
         with suppress(PgtopError):
-            if (found := await self._found()) is not None:
-                self._note_tables(tuple(found.tables))
+            if (facts := await self._found()) is not None:
+                self._note_tables(tuple(facts.tables))
             else:
                 self._log.write("tables", there=False)
                 self._tables = False
@@ -258,15 +258,15 @@ class StageData:
         self._tables, self._oids = True, oids
 
 
-def made_here(found: PgbenchFacts, oids: Collection[int]) -> bool:
+def made_here(facts: PgbenchFacts, oids: Collection[int]) -> bool:
     """Whether these tables are those that an experiment made, or was making when it was killed.
 
     Args:
         oids: Of the tables that it made; empty where it was killed on the way: then only what is not whole is its own.
     """
     if oids:
-        return set(found.tables) <= set(oids)
-    return bool(found.incomplete)
+        return set(facts.tables) <= set(oids)
+    return bool(facts.incomplete)
 
 
 # Puts the arm of a stage into force, pending confirmation, and reverts it; also what an earlier process has left.
@@ -301,7 +301,7 @@ class ArmsInForce:
         self._plan: Final = plan
         self._log: Final = log
         self._parts: Final = parts
-        self._told: Final = parts.told
+        self._told: Final = parts.tell
 
     async def settle(self, set_ids: Sequence[str]) -> None:
         """Waits for revert watchdogs that are at work, and reverts what they have left.
@@ -312,7 +312,7 @@ class ArmsInForce:
         for set_id in set_ids:
             self._told(f"set {set_id} was left: waiting until it is reverted")
             if not await until(partial(self._reverted, set_id), _WATCHDOG_S):
-                arm = next((each for each in self._plan.arms if each.restart), self._plan.arms[0])
+                arm = next((arm for arm in self._plan.arms if arm.restart), self._plan.arms[0])
                 (await self._parts.doors.sets(arm).revert(set_id, "resumed")).checked()
             self._log.write("set_ended", set_id=set_id)
         if set_ids:
@@ -323,7 +323,7 @@ class ArmsInForce:
 
     async def _nothing_waits(self) -> bool:
         names = {name for arm in self._plan.arms if arm.restart for name, _ in arm.parameters}
-        return not any(each.name in names for each in await self._parts.doors.pending())
+        return not any(parameter.name in names for parameter in await self._parts.doors.pending())
 
     @asynccontextmanager
     async def of(self, stage: Stage) -> AsyncIterator[None]:
@@ -366,11 +366,11 @@ class ArmsInForce:
             set_id=set_id,
             of_experiment=True,
         )
-        wanted = ChangeSet(
+        change_set = ChangeSet(
             parameters=tuple(WantedParameter(name, value) for name, value in arm.parameters),
             settings=tuple(WantedSetting(name, value) for name, value in arm.settings),
         )
-        applying = asyncio.ensure_future(sets.apply(wanted, terms))
+        applying = asyncio.ensure_future(sets.apply(change_set, terms))
         try:
             await asyncio.shield(applying)
         except asyncio.CancelledError:
@@ -437,12 +437,12 @@ def bound_by(frames: Sequence[Frame]) -> str:
                 continue
             name = f"the {' and '.join(disk.roles)} disk {disk.name}"
             cap = caps.get(disk.name)
-            known = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
+            has_cap = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
             if cap is not None:
-                words = [f"{cap.iops:.0f} IOPS"] if cap.iops is not None else []
-                words += [f"{units.size(cap.bytes_per_s)}B/s"] if cap.bytes_per_s is not None else []
-                reached[name] = " and ".join(words)
-            elif known or (busy.get(disk.name) or 0.0) < BUSY:
+                limits = [f"{cap.iops:.0f} IOPS"] if cap.iops is not None else []
+                limits += [f"{units.size(cap.bytes_per_s)}B/s"] if cap.bytes_per_s is not None else []
+                reached[name] = " and ".join(limits)
+            elif has_cap or (busy.get(disk.name) or 0.0) < BUSY:
                 continue
             counts[name] = counts.get(name, 0) + 1
     most = max(counts, key=lambda name: counts[name], default="")
@@ -473,7 +473,7 @@ class ExperimentRun:
         self._arms: Final = ArmsInForce(outcome.plan, log, parts)
         self._data: Final = StageData(outcome, log, parts)
         self._done = set(outcome.results)
-        self._told: Final = parts.told
+        self._told: Final = parts.tell
         self._began_s: Final = time.monotonic()
 
     async def measure(self) -> None:
@@ -510,25 +510,25 @@ class ExperimentRun:
 
     async def _stage(self, stage: Stage) -> None:
         arm = self._plan.arm(stage.arm)
-        left = [cell for cell in stage.cells if cell.number not in self._done]
-        for cell in [each for each in left if each.impossible]:
+        cells = [cell for cell in stage.cells if cell.number not in self._done]
+        for cell in [impossible_cell for impossible_cell in cells if impossible_cell.impossible]:
             self._keep(failed(cell, cell.impossible))
-        left = [cell for cell in left if not cell.impossible]
-        if not left:
+        cells = [cell for cell in cells if not cell.impossible]
+        if not cells:
             return
         self._told(f"stage {stage.number} of {len(self._plan.stages)}: {arm.name}, scale {stage.scale}")
         try:
             async with self._arms.of(stage):
                 await until_frames_show_it(self._parts.open_sql_session, self._parts.keeper)
-                await self._cells(stage, left)
+                await self._cells(stage, cells)
         except NotMade as problem:
             self._told(f"{arm.name} cannot be made: {problem.reason}")
-            for cell in left:
+            for cell in cells:
                 self._keep(failed(cell, problem.reason))
 
     # The cells of a stage.
 
-    async def _cells(self, stage: Stage, left: Sequence[Cell]) -> None:
+    async def _cells(self, stage: Stage, cells: Sequence[Cell]) -> None:
         try:
             if await self._data.is_wanted(stage):
                 await self._check_limits()
@@ -537,11 +537,11 @@ class ExperimentRun:
             if _NO_SPACE in str(problem):
                 raise Stopped(f"the disk is full: {problem.message}", "free some space, then `resume`") from None
             self._told(f"no data set: {problem.message}")
-            for cell in left:
+            for cell in cells:
                 self._keep(failed(cell, f"no data set: {problem.message}"))
             return
         before = await self._state()
-        for cell in left:
+        for cell in cells:
             await self._check_limits()
             now = await self._state()
             self._check_unchanged(before, now)
@@ -610,16 +610,16 @@ class ExperimentRun:
 
     async def _state_soon(self) -> dict[str, str]:
         """The state of a server that may just be restarted."""
-        found: dict[str, str] = {}
+        state: dict[str, str] = {}
 
         async def answers() -> bool:
-            nonlocal found
-            found = await self._state()
+            nonlocal state
+            state = await self._state()
             return True
 
         if not await until(answers, ANSWER_S):
             raise ConnectionProblem("the server does not answer any more")
-        return found
+        return state
 
     async def _check_limits(self) -> None:
         """Raises Stopped where the time is over, or the disk of the data full."""

@@ -172,8 +172,8 @@ class Block(Struct, frozen=True):
 
     def figure(self, name: str) -> float | None:
         """Part by whole; None without a whole."""
-        part, whole = self.sums.get(name, (0.0, 0.0))
-        return part / whole if whole > 0 else None
+        part, total = self.sums.get(name, (0.0, 0.0))
+        return part / total if total > 0 else None
 
     @property
     def own_cpu(self) -> float | None:
@@ -196,10 +196,10 @@ class Block(Struct, frozen=True):
     @property
     def own_cpu_ms(self) -> float | None:
         """The same per transaction, in ms; of all programs where others cannot be told apart."""
-        own, tps = self.own_cpu, self.mean_tps
-        if own is None or not tps or not self.cpus:
+        own_cpu, tps = self.own_cpu, self.mean_tps
+        if own_cpu is None or not tps or not self.cpus:
             return self.figure("cpu_per_tx")
-        return own / 100.0 * self.cpus * 1000.0 / tps
+        return own_cpu / 100.0 * self.cpus * 1000.0 / tps
 
     def quantile(self, quantile: Quantile) -> float | None:
         """Milliseconds; None of too few transactions."""
@@ -285,10 +285,10 @@ async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) ->
         UsageProblem: A setting that this machine does not have, or the same value twice.
         HostProblem: The server runs on another machine, or this process may not change a setting.
     """
-    found = by_name(await control.settings()) if rivals else {}
-    told = []
+    settings = by_name(await control.settings()) if rivals else {}
+    resolved_rivals = []
     for rival in rivals:
-        setting = found.get(rival.name)
+        setting = settings.get(rival.name)
         if setting is None or isinstance(setting.live, Unavailable):
             raise UsageProblem(f"this machine has no setting {rival.name}", "`pgtop-tune parameters --machine` lists")
         if not setting.writable:
@@ -296,25 +296,25 @@ async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) ->
         a = setting.live if rival.a.lower() == CURRENT else rival.a
         if a == rival.b:
             raise UsageProblem(f"{rival.name}: A and B are both {rival.b}", "pass two different values")
-        told.append(replace(rival, a=a))
-    return tuple(told)
+        resolved_rivals.append(replace(rival, a=a))
+    return tuple(resolved_rivals)
 
 
 async def live_values(control: MachineControl, names: Iterable[str]) -> dict[str, str]:
     """What the kernel has now, by name. Raises as `by_name`."""
-    found = by_name(await control.settings())
-    return {name: str(found[name].live) for name in names}
+    settings = by_name(await control.settings())
+    return {name: str(settings[name].live) for name in names}
 
 
-def by_name(found: Sequence[SystemSetting] | Unavailable) -> Mapping[str, SystemSetting]:
+def by_name(settings: Sequence[SystemSetting] | Unavailable) -> Mapping[str, SystemSetting]:
     """The settings of the machine.
 
     Raises:
         HostProblem: They cannot be reached from here.
     """
-    if isinstance(found, Unavailable):
-        raise HostProblem(f"the settings of the machine cannot be changed: {found.detail}", "run this on the server")
-    return {each.name: each for each in found}
+    if isinstance(settings, Unavailable):
+        raise HostProblem(f"the settings of the machine cannot be changed: {settings.detail}", "run this on the server")
+    return {setting.name: setting for setting in settings}
 
 
 CURRENT: Final = "current"
@@ -346,29 +346,29 @@ class Rival(Struct, frozen=True):
 
 
 def resolved(
-    rivals: Sequence[Rival], found: Mapping[str, Parameter], reached: Set[str] = frozenset()
+    rivals: Sequence[Rival], parameters: Mapping[str, Parameter], reached: Set[str] = frozenset()
 ) -> tuple[Rival, ...]:
     """The same with A's value where that is the current one; what a switch cannot judge is refused.
 
     Args:
-        found: What the server has, by name in lower case.
+        parameters: What the server has, by name in lower case.
         reached: Values of pg_settings.context that the blocks reach beyond those that a reload does.
 
     Raises:
         UsageProblem: A parameter that is not in force in a running load, or the same value twice.
     """
-    told = []
+    resolved_rivals = []
     for rival in rivals:
-        parameter = found[rival.name.lower()]
-        why = "" if parameter.context in reached else _REFUSED.get(parameter.context)
-        if why:
-            raise UsageProblem(f"{parameter.name} {why}", _INSTEAD.get(parameter.context, ""))
+        parameter = parameters[rival.name.lower()]
+        refusal = "" if parameter.context in reached else _REFUSED.get(parameter.context)
+        if refusal:
+            raise UsageProblem(f"{parameter.name} {refusal}", _INSTEAD.get(parameter.context, ""))
         a = parameter.shown if rival.a.lower() == CURRENT else without_blanks(parameter, rival.a)
         b = without_blanks(parameter, rival.b)
         if as_shown(parameter, a) == as_shown(parameter, b):
             raise UsageProblem(f"{parameter.name}: A and B are both {b}", "pass two different values")
-        told.append(Rival(parameter.name, a, b))
-    return tuple(told)
+        resolved_rivals.append(Rival(parameter.name, a, b))
+    return tuple(resolved_rivals)
 
 
 _REFUSED: Final = {
@@ -386,8 +386,8 @@ def as_shown(parameter: Parameter, value: str) -> str:
         if parameter.vartype == "bool":
             return parse_bool(value)
         if parameter.vartype in {"integer", "real"}:
-            whole = parameter.vartype == "integer"
-            return show(parse(value, parameter.unit, integer=whole), parameter.unit, integer=whole)
+            is_integer = parameter.vartype == "integer"
+            return show(parse(value, parameter.unit, integer=is_integer), parameter.unit, integer=is_integer)
     except UsageProblem:
         return value
     return value.lower() if parameter.vartype == "enum" else value
@@ -456,15 +456,15 @@ class Arms:
 
     async def _make(self, arm: Arm, within_s: float) -> tuple[ParameterChange, ...]:
         """The changes that the arm needs on top of what is in force; none where it is what is in force."""
-        now = {each.name: each for each in await self._control.list(self._names)}
-        wanted = [
+        now = {parameter.name: parameter for parameter in await self._control.list(self._names)}
+        parameters = [
             WantedParameter(rival.name, rival.value(arm))
             for rival in self._rivals
             if as_shown(now[rival.name], rival.value(arm)) != now[rival.name].shown
         ]
-        self._expected = {name: each.shown for name, each in now.items()}
+        self._expected = {name: parameter.shown for name, parameter in now.items()}
         settings = () if self._machine is None else await self._machine.wanted(arm)
-        if not wanted and not settings:
+        if not parameters and not settings:
             return ()
         set_id = self._set_id = uuid.uuid4().hex[:12]
         rivals = (*self._rivals, *(() if self._machine is None else self._machine.rivals))
@@ -475,13 +475,13 @@ class Arms:
             set_id=set_id,
             of_experiment=True,
         )
-        made = await self._sets.apply(ChangeSet(parameters=tuple(wanted), settings=settings), terms)
-        self._expected |= {change.name: change.shown_after for change in made.parameters}
-        self._doors = [self._door] if made.parameters else []
-        if self._machine is not None and made.settings:
-            self._machine.made(made.settings)
+        changes = await self._sets.apply(ChangeSet(parameters=tuple(parameters), settings=settings), terms)
+        self._expected |= {change.name: change.shown_after for change in changes.parameters}
+        self._doors = [self._door] if changes.parameters else []
+        if self._machine is not None and changes.settings:
+            self._machine.made(changes.settings)
             self._doors.append(self._machine.control)
-        return made.parameters
+        return changes.parameters
 
     async def check(self, within_s: float) -> None:
         """Puts each arm into force for a moment: what the server refuses, and what no session gets, is said before.
@@ -491,8 +491,8 @@ class Arms:
         """
         try:
             for arm in Arm:
-                made = await self._make(arm, within_s)
-                for proof in await self._control.prove(made) if made else ():
+                changes = await self._make(arm, within_s)
+                for proof in await self._control.prove(changes) if changes else ():
                     check_reaches(proof)
                 await self._revert("ab: checked")
         finally:
@@ -504,17 +504,17 @@ class Arms:
         Raises:
             PgtopError: The server is not there.
         """
-        for each in await self._control.list(self._names):
-            if each.shown != self._expected.get(each.name, each.shown):
-                return f"{each.name} was changed to {each.shown} by someone else"
+        for parameter in await self._control.list(self._names):
+            if parameter.shown != self._expected.get(parameter.name, parameter.shown):
+                return f"{parameter.name} was changed to {parameter.shown} by someone else"
         return "" if self._machine is None else await self._machine.foreign_change()
 
-    async def restore(self, why: str) -> str:
+    async def restore(self, reason: str) -> str:
         """Puts everything back; why that has not worked, "" where it has."""
         problem = ""
         for attempt in range(_ATTEMPTS):
             try:
-                await self._revert(why)
+                await self._revert(reason)
                 return ""
             except PgtopError as refused:
                 problem = refused.message
@@ -533,11 +533,11 @@ class Arms:
             await self._sets.confirm(self._set_id)
             self._set_id = ""
 
-    async def _revert(self, why: str) -> bool:
+    async def _revert(self, reason: str) -> bool:
         """Whether there was anything to be reverted; raises the problem of a set that still stands."""
         set_id, self.arm = self._set_id, None
         if set_id:
-            settled = await self._sets.revert(set_id, why)
+            settled = await self._sets.revert(set_id, reason)
             if settled.problem is not None:
                 raise settled.problem
             self._set_id = ""

@@ -68,9 +68,9 @@ class ParametersSeen:
         for before, now in pairwise(self._looks):
             if now.at_s <= pair_since_s:
                 continue
-            ours = frozenset(switched) if before.at_s <= block_since_s else frozenset[str]()
-            if found := parameter_events(before, now, 0, ours):
-                return f"{found[0].text}, changed by someone else"
+            own_changes = frozenset(switched) if before.at_s <= block_since_s else frozenset[str]()
+            if events := parameter_events(before, now, 0, own_changes):
+                return f"{events[0].text}, changed by someone else"
         return ""
 
 
@@ -141,8 +141,8 @@ class OpenBlock:
         self.seconds += seconds
         self._ended_ms = frame.taken_at_ms
         self._statements.take(frame)
-        for figure, part, whole in frame_sums(interval, seconds, loaded=self._loaded):
-            self._sums.add(figure, part, whole)
+        for figure, part, total in frame_sums(interval, seconds, loaded=self._loaded):
+            self._sums.add(figure, part, total)
         self._add_transactions(interval, line_before_s)
         self._means.add_metrics(OF_OTHERS.values(), interval, seconds)
         if (writes := CHECKPOINT_WRITES(interval)) is not None:
@@ -171,13 +171,13 @@ class OpenBlock:
             lasted_s = line.elapsed_s - line_before_s
             line_before_s = line.elapsed_s
             self._tps.append(line.tps)
-            for figure, part, whole in line_sums(line, lasted_s):
-                self._sums.add(figure, part, whole)
+            for figure, part, total in line_sums(line, lasted_s):
+                self._sums.add(figure, part, total)
 
     def _add_waits(self, interval: Interval) -> None:
         seconds, self._budget_s = self.seconds - self._budget_s, self.seconds
         if waits := wait_profile(interval, self._budget_every_s):
-            self._means.add(_SESSIONS, sum(each.sessions for each in waits) * seconds, seconds)
+            self._means.add(_SESSIONS, sum(wait.sessions for wait in waits) * seconds, seconds)
         budget = budget_of(
             interval, interval.newest.elapsed_s, None, loaded=self._loaded, window_s=self._budget_every_s
         )
@@ -301,12 +301,12 @@ class BlockFrames:
             else:
                 block.begin(frame)
                 self._opens_s = -1.0
-        for each in self._blocks[-2:]:
-            each.take_latencies(frame)
-        told = self._told(frame, interval)
-        self.tps += told
+        for newest_block in self._blocks[-2:]:
+            newest_block.take_latencies(frame)
+        tps = self._told(frame, interval)
+        self.tps += tps
         if block is not None and self._opens_s >= 0.0:
-            block.settling += told
+            block.settling += tps
 
     def _told(self, frame: Frame, interval: Interval) -> list[float]:
         """Transactions per second that this frame tells."""
@@ -386,8 +386,12 @@ def cycle_s(interval: Interval, values: Mapping[str, str]) -> float | None:
         interval: With the WAL rate of the last seconds.
         values: As typed, of parameters that are to be changed; the others are those in force.
     """
-    found = {name: _value(interval, values, name) for name in _UNITS}
-    timeout_s, size, target = found["checkpoint_timeout"], found["max_wal_size"], found["checkpoint_completion_target"]
+    settings = {name: _value(interval, values, name) for name in _UNITS}
+    timeout_s, size, target = (
+        settings["checkpoint_timeout"],
+        settings["max_wal_size"],
+        settings["checkpoint_completion_target"],
+    )
     if timeout_s is None or size is None or target is None:
         return None
     recent = interval.recent(sections.wal, RATE_WINDOW_S, least=2)
@@ -458,10 +462,10 @@ class WholeCycles:
         wait: Of the experiment.
     """
 
-    def __init__(self, frames: BlockFrames, rivals: Sequence[Rival], own: OwnCycles | None, wait: Wait) -> None:
+    def __init__(self, frames: BlockFrames, rivals: Sequence[Rival], own_cycles: OwnCycles | None, wait: Wait) -> None:
         self._frames: Final = frames
         self._rivals: Final = tuple(rivals)
-        self._own: Final = own
+        self._own: Final = own_cycles
         self._wait: Final = wait
         self._cycle_s = 0.0
 
@@ -475,12 +479,12 @@ class WholeCycles:
             return f"blocks are checkpoint cycles of {duration(self._own.seconds)}, made by CHECKPOINT"
         interval = self._frames.interval
         cycles = [
-            None if interval is None else cycle_s(interval, {each.name: each.value(arm) for each in self._rivals})
+            None if interval is None else cycle_s(interval, {rival.name: rival.value(arm) for rival in self._rivals})
             for arm in Arm
         ]
         if None in cycles:
             raise Over(Ending.FAILED, "the length of a checkpoint cycle is not known")
-        self._cycle_s = max(each for each in cycles if each is not None)
+        self._cycle_s = max(seconds for seconds in cycles if seconds is not None)
         needed_s = FEWEST_PAIRS * self.pair_s
         if needed_s > remaining_s:
             names = ", ".join(rival.name for rival in self._rivals)
@@ -532,9 +536,9 @@ class WholeCycles:
         return block
 
     async def _end(self, block: OpenBlock) -> None:
-        own = self._own
-        if own is None:
+        own_cycles = self._own
+        if own_cycles is None:
             await self._wait(lambda: block.checkpoints > 0, self.longest_s)
             return
-        await self._wait(lambda: block.seconds >= own.seconds - 0.5, self.longest_s)
-        await own.end(block, self._wait)
+        await self._wait(lambda: block.seconds >= own_cycles.seconds - 0.5, self.longest_s)
+        await own_cycles.end(block, self._wait)

@@ -103,7 +103,7 @@ def ratios_of(of: Callable[[Block], float | None], pairs: Sequence[Pair]) -> lis
 
 
 def _figure_effect(
-    row: FigureRow, pairs: Sequence[Pair], relative: float, low: float | None, high: float | None, said: str
+    row: FigureRow, pairs: Sequence[Pair], relative: float, low: float | None, high: float | None, verdict: str
 ) -> FigureEffect:
     """Return what the pairs say of a figure, with its means over the blocks of either arm."""
     return FigureEffect(
@@ -116,7 +116,7 @@ def _figure_effect(
         relative=relative,
         low=low,
         high=high,
-        verdict=said,
+        verdict=verdict,
     )
 
 
@@ -173,14 +173,14 @@ def waits_of(pairs: Sequence[Pair]) -> list[tuple[FigureRow, list[float]]]:
     The change is ln(1 + (B − A) / latency of A): a class may be gone under one arm, and has no ratio then. It is no aim
     by itself: where one wait goes, clients meet at the next.
     """
-    told = [pair for pair in pairs if pair.a.waits and pair.b.waits]
-    blocks = [block for pair in told for block in pair.blocks]
-    whole = sum(sum(block.waits.values()) for block in blocks)
+    known_pairs = [pair for pair in pairs if pair.a.waits and pair.b.waits]
+    blocks = [block for pair in known_pairs for block in pair.blocks]
+    total_ms = sum(sum(block.waits.values()) for block in blocks)
     classes = dict.fromkeys(name for block in blocks for name in block.waits)
     return [
-        (_wait(name), [_share_of_latency(name, pair) for pair in told])
+        (_wait(name), [_share_of_latency(name, pair) for pair in known_pairs])
         for name in classes
-        if name != "other" and sum(block.waits.get(name, 0.0) for block in blocks) >= _LEAST_WAIT * whole > 0.0
+        if name != "other" and sum(block.waits.get(name, 0.0) for block in blocks) >= _LEAST_WAIT * total_ms > 0.0
     ]
 
 
@@ -213,10 +213,10 @@ BESIDE: Final = (
 """Figures that are judged besides."""
 
 
-def trade_of(main: FigureEffect, others: Sequence[FigureEffect]) -> str:
+def trade_of(main: FigureEffect, other_effects: Sequence[FigureEffect]) -> str:
     """The main figure and what went the other way; "" where nothing did."""
     against = {"better": "worse", "worse": "better"}.get(main.verdict)
-    paid = [effect for effect in others if effect.verdict == against and effect.better is not Better.NEITHER]
+    paid = [effect for effect in other_effects if effect.verdict == against and effect.better is not Better.NEITHER]
     if not paid:
         return ""
     return ", ".join(f"{effect.title} {effect.relative:+.1%}".replace("%", " %") for effect in (main, *paid))
@@ -286,10 +286,10 @@ def fixed_mix(pairs: Sequence[Pair]) -> FixedMix:
             {}, "a block holds no two readings of pg_stat_statements: they are too far apart, or it was reset"
         )
     sums = sums_of(first)
-    both = summed(side.whole for side in sums)
+    both_arms = summed(side.whole for side in sums)
     weights = {
         id: counted
-        for id, counted in both.items()
+        for id, counted in both_arms.items()
         if all(side.whole.get(id, (0, 0.0))[0] >= ENOUGH_CALLS for side in sums)
         # A call that lasts longer than the shortest time to settle began under the other arm.
         and mean_ms(counted) < 1000.0 * QUICK.settle_s
@@ -314,7 +314,7 @@ def slower_calls(blocks: Sequence[Block], times: float, last: int) -> bool:
     """
     of_a, of_b = ([block.statements for block in blocks if block.arm is arm] for arm in Arm)
     mixed = same_mix(summed(of_a))
-    a, b = ([value for each in side if (value := mixed(each)) is not None] for side in (of_a, of_b[-last:]))
+    a, b = ([value for look in side if (value := mixed(look)) is not None] for side in (of_a, of_b[-last:]))
     return not a or len(b) < last or min(b) >= times * median(a)
 
 
@@ -416,25 +416,27 @@ def evaluate(
     paired = decide(ratios, higher_is_better=row.better is not Better.LOWER)
     main = _figure_effect(row, counted, paired.relative, paired.low, paired.high, paired.verdict.value)
     beside_main = (MAIN[TPS], *BESIDE) if decides else BESIDE
-    beside_rows = [(each, ratios_of(each.of, counted)) for each in beside_main] + waits_of(counted) if final else []
-    others = _together(beside_rows, counted)
-    seen = [pair.a.surroundings for pair in counted], [pair.b.surroundings for pair in counted]
+    beside_rows = (
+        [(figure, ratios_of(figure.of, counted)) for figure in beside_main] + waits_of(counted) if final else []
+    )
+    other_effects = _together(beside_rows, counted)
+    surroundings = [pair.a.surroundings for pair in counted], [pair.b.surroundings for pair in counted]
     unattributable, beside = attribution(
-        *seen, paired.low, paired.high, higher_is_better=row.better is not Better.LOWER
+        *surroundings, paired.low, paired.high, higher_is_better=row.better is not Better.LOWER
     )
     return Evaluation(
         paired=paired,
         main=main,
-        others=others,
+        others=other_effects,
         counted=tuple(pair.number for pair in counted),
         left_out=left_out,
         checkpoints_kept=kept,
         unattributable=unattributable,
         beside=beside,
-        surroundings=(over_all(seen[0]), over_all(seen[1])),
+        surroundings=(over_all(surroundings[0]), over_all(surroundings[1])),
         generator=generator([block for pair in counted for block in pair.blocks]),
         slow=still_builds_up(pairs),
-        trade=trade_of(main, others),
+        trade=trade_of(main, other_effects),
         check=cross_check(ratios) if final and len(ratios) >= FEWEST_PAIRS else None,
         no_mix="" if mix is None else mix.problem,
         statements=_statements(counted, mix, main, text) if final and mix is not None and decides else None,
@@ -449,14 +451,14 @@ def missing_words(evaluation: Evaluation | None, elapsed_s: float, pair_s: float
         elapsed_s: So far.
         pair_s: Of one pair.
     """
-    words = ""
+    too_few = ""
     if (missing := FEWEST_PAIRS - (0 if evaluation is None else len(evaluation.counted))) > 0:
-        words = f", and fewer than four pairs count: that takes --for {duration(elapsed_s + missing * pair_s)}"
+        too_few = f", and fewer than four pairs count: that takes --for {duration(elapsed_s + missing * pair_s)}"
     if evaluation is None:
-        return words
+        return too_few
     if (more := evaluation.paired.more_pairs) is not None:
-        return f"{words}; about {counted(more, 'more pair')} ({duration(more * pair_s)}) would decide"
-    return f"{words}; {evaluation.paired.out_of_reach}" if evaluation.paired.out_of_reach else words
+        return f"{too_few}; about {counted(more, 'more pair')} ({duration(more * pair_s)}) would decide"
+    return f"{too_few}; {evaluation.paired.out_of_reach}" if evaluation.paired.out_of_reach else too_few
 
 
 _NOT_READ: Final = "a block holds no two readings of pg_stat_statements"
@@ -473,7 +475,7 @@ def _statements(
     sums = sums_of(pairs)
     ids = dict.fromkeys((*sums[0].whole, *sums[1].whole))
     effects = {id: student(_statement_ratios(id, pairs)) for id in mix.weights}
-    certain = certain_together({id: each.chance or 0.0 for id, each in effects.items() if each is not None})
+    certain = certain_together({id: effect.chance or 0.0 for id, effect in effects.items() if effect is not None})
 
     def said(id: str) -> str:
         effect = effects.get(id)
@@ -495,11 +497,11 @@ def _counted_pairs(pairs: Sequence[Pair]) -> tuple[tuple[Pair, ...], tuple[tuple
     kept = sum(map(_at_an_edge, pairs[:_FIRST])) >= _FIRST // 2 and len(pairs) >= _FIRST
     counted, left_out = [], []
     for pair in pairs:
-        why = pair.spoiled or ("the effect had not settled" if pair.superseded else "")
-        if not why and not kept and _at_an_edge(pair):
-            why = "a checkpoint began or ended within"
-        if why:
-            left_out.append((pair.number, why))
+        reason = pair.spoiled or ("the effect had not settled" if pair.superseded else "")
+        if not reason and not kept and _at_an_edge(pair):
+            reason = "a checkpoint began or ended within"
+        if reason:
+            left_out.append((pair.number, reason))
         else:
             counted.append(pair)
     return tuple(counted), tuple(left_out), kept

@@ -76,17 +76,17 @@ class StatementPlans:
 
     async def look(self, statements: Mapping[str, StatementToPlan]) -> dict[str, StatementPlan]:
         """The plans with the settings in force, within a minute."""
-        found = {}
+        plans = {}
         ends_s = asyncio.get_running_loop().time() + LONGEST_S
         for id, statement in statements.items():
             try:
                 async with asyncio.timeout_at(ends_s):
-                    found[id] = await self._plan(statement)
+                    plans[id] = await self._plan(statement)
             except PgtopError as problem:
-                found[id] = StatementPlan(problem=problem.message)
+                plans[id] = StatementPlan(problem=problem.message)
             except TimeoutError:
-                found[id] = StatementPlan(problem=f"not planned within {LONGEST_S:.0f} s")
-        return found
+                plans[id] = StatementPlan(problem=f"not planned within {LONGEST_S:.0f} s")
+        return plans
 
     async def _plan(self, statement: StatementToPlan) -> StatementPlan:
         if not statement.query or len(statement.query) >= _CUT_AT:
@@ -101,10 +101,10 @@ class StatementPlans:
         return StatementPlan(shape=answer)
 
 
-def to_plan(found: StatementComparison, seen: StatementsSeen) -> dict[str, StatementToPlan]:
+def to_plan(comparison: StatementComparison, names_seen: StatementsSeen) -> dict[str, StatementToPlan]:
     """Those of the fixed set with most time on the server, under either arm."""
-    rows = sorted((row for row in found.rows if row.fixed), key=_total_ms, reverse=True)
-    named = [(row, seen.names[row.id]) for row in rows[:MOST_PLANNED] if row.id in seen.names]
+    rows = sorted((row for row in comparison.rows if row.fixed), key=_total_ms, reverse=True)
+    named = [(row, names_seen.names[row.id]) for row in rows[:MOST_PLANNED] if row.id in names_seen.names]
     return {row.id: StatementToPlan(row.text, name.datname or "", name.usename or "") for row, name in named}
 
 
@@ -113,7 +113,7 @@ def _total_ms(row: StatementRow) -> float:
 
 
 def plan_pairs(
-    found: StatementComparison, a: Mapping[str, StatementPlan], b: Mapping[str, StatementPlan]
+    comparison: StatementComparison, a: Mapping[str, StatementPlan], b: Mapping[str, StatementPlan]
 ) -> tuple[PlanPair, ...]:
     """Plans of both arms; what changed with the largest effect first."""
     pairs = [
@@ -125,22 +125,22 @@ def plan_pairs(
             times=row.b_ms / row.a_ms if row.a_ms and row.b_ms else None,
             certain=not row.below_noise,
         )
-        for row in found.rows
+        for row in comparison.rows
         if row.id in a and row.id in b
     ]
     return tuple(sorted(pairs, key=lambda pair: not pair.changed))
 
 
 async def look_under_both(
-    plans: StatementPlans, arms: Arms, found: StatementComparison, seen: StatementsSeen
+    plans: StatementPlans, arms: Arms, comparison: StatementComparison, statements_seen: StatementsSeen
 ) -> tuple[PlanPair, ...]:
     """Puts both arms into force again, the one that is first. Raises as `Arms.to` and `StatementPlans.look`."""
-    statements = to_plan(found, seen)
+    statements = to_plan(comparison, statements_seen)
     looked: dict[Arm, dict[str, StatementPlan]] = {}
     for arm in (Arm.B, Arm.A) if arms.arm is Arm.B else Arm:
         await arms.to(arm, _LATE_S + LONGEST_S)
         looked[arm] = await plans.look(statements)
-    return plan_pairs(found, looked[Arm.A], looked[Arm.B])
+    return plan_pairs(comparison, looked[Arm.A], looked[Arm.B])
 
 
 # In words.
@@ -157,15 +157,17 @@ def plan_verdict(pairs: Sequence[PlanPair]) -> str:
 
 def plan_remarks(pairs: Sequence[PlanPair]) -> list[str]:
     """Each change with its nodes, how many plans are the same, and why there is none of others."""
-    found = [
+    lines = [
         f"{_change(pair)}: {one_line(pair.text, _NAME)}: {one_line(nodes_changed(pair), 200)}"
         for pair in pairs
         if pair.changed
     ]
     if same := sum(not pair.changed and not pair.problem for pair in pairs):
-        found.append(f"plans that are the same under A and B: {same}")
+        lines.append(f"plans that are the same under A and B: {same}")
     problems = Counter(pair.problem for pair in pairs if pair.problem)
-    return found + [f"statements without a plan: {count} ({one_line(why, 200)})" for why, count in problems.items()]
+    return lines + [
+        f"statements without a plan: {count} ({one_line(reason, 200)})" for reason, count in problems.items()
+    ]
 
 
 def _change(pair: PlanPair) -> str:
@@ -182,7 +184,7 @@ def nodes_changed(pair: PlanPair) -> str:
     if pair.a.shape is None or pair.b.shape is None:
         return ""
     a, b = ([line.strip() for line in shape.nodes] for shape in (pair.a.shape, pair.b.shape))
-    only_a, only_b = ([line for line in one if line not in other] for one, other in ((a, b), (b, a)))
+    only_a, only_b = ([line for line in one if line not in other_nodes] for one, other_nodes in ((a, b), (b, a)))
     if not only_a and not only_b:
         return "the same nodes in another order"
     return " -> ".join(", ".join(only[:_NODES_NAMED]) or "nothing more" for only in (only_a, only_b))

@@ -90,9 +90,9 @@ class ArmLoads:
         """Makes the data alike and starts the load of an arm; the number of its run. Raises as `LoadRun.start`."""
         under_way = await self._run.start(self._cells[arm], BeforeEachRun(ALIKE))
         for step in under_way.facts.housekeeping:
-            words = f"{step.name}: {step.problem}"
-            if step.problem and words not in self.problems:
-                self.problems.append(words)
+            problem = f"{step.name}: {step.problem}"
+            if step.problem and problem not in self.problems:
+                self.problems.append(problem)
         return under_way.number
 
     async def stop(self) -> None:
@@ -123,10 +123,10 @@ async def check_nothing_pending(*controls: ParameterControl | MachineControl) ->
         UsageProblem: One is pending confirmation.
     """
     pending = [
-        each.name
+        change.name
         for control in controls
-        for each in await control.in_force()
-        if each.until_ms is not None and not each.kept
+        for change in await control.in_force()
+        if change.until_ms is not None and not change.kept
     ]
     if pending:
         names = ", ".join(dict.fromkeys(pending))
@@ -175,10 +175,10 @@ class CheckedArms(Arms):
         """See `Arms.check`."""
 
     async def _make(self, arm: Arm, within_s: float) -> tuple[ParameterChange, ...]:
-        made = await super()._make(arm, within_s)
-        for proof in await self._control.prove(made) if made else ():
+        changes = await super()._make(arm, within_s)
+        for proof in await self._control.prove(changes) if changes else ():
             check_reaches(proof)
-        return made
+        return changes
 
 
 class SeparateBlocks(Switchback):
@@ -259,14 +259,16 @@ class SeparateBlocks(Switchback):
     async def _begin_load(self, arm: Arm) -> None:
         """Starts the load; from then on its end, and that of the server, are trouble."""
         number = await self._loads.begin(arm)
-        for words in self._loads.problems:
-            if words not in self.state.notes:
-                self._note(words)
-        frames, seen = self._frames, len(self._frames.tps)
+        for problem in self._loads.problems:
+            if problem not in self.state.notes:
+                self._note(problem)
+        frames, seconds_before = self._frames, len(self._frames.tps)
 
         def begun() -> bool:
             run = _run(frames)
-            return run is not None and (_is_over(run, number) or (run.state in UNDER_WAY and len(frames.tps) > seen))
+            return run is not None and (
+                _is_over(run, number) or (run.state in UNDER_WAY and len(frames.tps) > seconds_before)
+            )
 
         if not await frames.until(begun, _FIRST_SECOND_S):
             self._check_trouble()

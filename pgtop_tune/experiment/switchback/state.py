@@ -223,15 +223,15 @@ def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, An
 
 def block_json(block: Block) -> dict[str, Any]:
     """A block with its raw figures."""
-    found: dict[str, Any] = plain(block)
-    found["mean_tps"] = round(block.mean_tps, 3)
-    found["p50_ms"], found["p99_ms"] = block.quantile(P50), block.quantile(P99)
+    record: dict[str, Any] = plain(block)
+    record["mean_tps"] = round(block.mean_tps, 3)
+    record["p50_ms"], record["p99_ms"] = block.quantile(P50), block.quantile(P99)
     if block.latencies is not None:
         histogram = " ".join(f"{bucket_edges(index)[0]}:{count}" for index, count in block.latencies.buckets)
-        found["latencies"] = {
+        record["latencies"] = {
             "logged": block.latencies.logged, "max_us": block.latencies.max_us, "histogram": histogram,
         }  # fmt: skip
-    return found
+    return record
 
 
 class RecordFile:

@@ -79,9 +79,9 @@ def at_once(pairs: Sequence[Pair]) -> bool:
     size = math.fsum(step.tps**2 for step in steps)
     if len(pairs) > _UNTIL or size <= _CLEAR * math.fsum(step.variance for step in steps):
         return False
-    made = math.fsum(step.tps * step.made for step in steps) / size
-    error = math.sqrt(math.fsum(step.tps**2 * step.made_variance for step in steps)) / size
-    return made >= _COVERED and made - _ONE_SIDED * error >= _SURELY
+    share_made = math.fsum(step.tps * step.settled_tps for step in steps) / size
+    error = math.sqrt(math.fsum(step.tps**2 * step.settled_variance for step in steps)) / size
+    return share_made >= _COVERED and share_made - _ONE_SIDED * error >= _SURELY
 
 
 class _Step(Struct, frozen=True):
@@ -90,14 +90,14 @@ class _Step(Struct, frozen=True):
     Attributes:
         tps: Mean after it less mean before.
         variance: Of that.
-        made: How much of it had been made while it settled.
-        made_variance: Of that.
+        settled_tps: What of it had been made while it settled.
+        settled_variance: Of that.
     """
 
     tps: float
     variance: float
-    made: float
-    made_variance: float
+    settled_tps: float
+    settled_variance: float
 
 
 def _steps(blocks: Sequence[Block]) -> Iterator[_Step]:
@@ -110,14 +110,14 @@ def _steps(blocks: Sequence[Block]) -> Iterator[_Step]:
         yield _Step(
             tps=fmean(after.tps) - level,
             variance=of_level + spread / len(after.tps),
-            made=fmean(settling) - level,
-            made_variance=of_level + spread / len(settling),
+            settled_tps=fmean(settling) - level,
+            settled_variance=of_level + spread / len(settling),
         )
 
 
 def _variance(seconds: Sequence[float]) -> float:
     mean = fmean(seconds)
-    return math.fsum((each - mean) ** 2 for each in seconds) / (len(seconds) - 1)
+    return math.fsum((tps - mean) ** 2 for tps in seconds) / (len(seconds) - 1)
 
 
 # Whether the load of an experiment is steady by now. Pure.
@@ -133,9 +133,9 @@ def newest_steady(seconds: Sequence[float]) -> SteadyState:
 
     The noise may be larger than that of a single run: pairs of blocks are compared, and a coin orders them.
     """
-    whole = steady_state(seconds, _NOISE)
+    overall = steady_state(seconds, _NOISE)
     newest = (steady_state(seconds[-window:], _NOISE) for window in _WINDOWS if window < len(seconds))
-    return whole if whole.steady else next((found for found in newest if found.steady), whole)
+    return overall if overall.steady else next((state for state in newest if state.steady), overall)
 
 
 # When an experiment stops at once: two blocks of B in a row that do harm. No statistics: a guard. Pure.
@@ -154,18 +154,18 @@ class Harm(Struct, frozen=True):
 
     Attributes:
         times: Its figure, of A's usual one.
-        words: Of that, without the reason below.
+        finding: Of that, without the reason below.
         unattributable: Why that cannot be put down to the parameters; "" where it can.
     """
 
     times: float
-    words: str
+    finding: str
     unattributable: str = ""
 
     @property
     def reason(self) -> str:
         """The reason of the ending."""
-        return f"stopped: {self.words}{f'; {self.unattributable}' if self.unattributable else ''}"
+        return f"stopped: {self.finding}{f'; {self.unattributable}' if self.unattributable else ''}"
 
 
 def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
@@ -177,14 +177,14 @@ def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
     """
     if (collapse := collapsed(blocks, objective)) is not None:
         return collapse
-    if objective == LATENCY and (found := _last_and_usual(blocks, lambda block: block.figure(LATENCY))) is not None:
-        last, usual = found
+    if objective == LATENCY and (sides := _last_and_usual(blocks, lambda block: block.figure(LATENCY))) is not None:
+        last, usual = sides
         if min(last.values) >= _LONG * max(usual.values) > 0.0:
             times = fmean(last.values) / median(usual.values)
             because = _because(usual.blocks, last.blocks, 1.0 / times)
             return Harm(times, f"latency under B is {times:.1f} times that under A", because)
-    if (found := _last_and_usual(blocks, lambda block: block.figure(FAILED) or 0.0)) is not None:
-        last, usual = found
+    if (sides := _last_and_usual(blocks, lambda block: block.figure(FAILED) or 0.0)) is not None:
+        last, usual = sides
         if min(last.values) >= max(usual.values) + _FAILED_POINTS:
             return Harm(math.inf, f"{fmean(last.values):.0f} % of the transactions under B fail")
     return None
@@ -197,10 +197,10 @@ def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
         blocks: In the order of time.
         objective: Of the same mix of statements calls must take twice as long, too: a foreign load may go away.
     """
-    found = _last_and_usual(blocks, lambda block: block.mean_tps)
-    if found is None:
+    sides = _last_and_usual(blocks, lambda block: block.mean_tps)
+    if sides is None:
         return None
-    last, usual = found
+    last, usual = sides
     if max(last.values) >= _LOW * min(usual.values):
         return None
     if objective == SAME_MIX and not slower_calls(blocks, 1.0 / _LOW, _IN_A_ROW):
@@ -229,18 +229,18 @@ def _last_and_usual(blocks: Sequence[Block], of: Callable[[Block], float | None]
     goes up and down by itself did so within the blocks of A before. Blocks that do not count are left out.
     """
     counted = [block for block in blocks if not block.spoiled]
-    places = [place for place, block in enumerate(counted) if block.arm is Arm.B][-_IN_A_ROW:]
+    places = [index for index, block in enumerate(counted) if block.arm is Arm.B][-_IN_A_ROW:]
     if len(places) < _IN_A_ROW:
         return None
     before = [block for block in counted[: places[0]] if block.arm is Arm.A][-_USUAL:]
     after = [block for block in counted[places[0] :] if block.arm is Arm.A]
-    last, usual = _with(of, [counted[place] for place in places]), _with(of, [*before, *after])
+    last, usual = _with(of, [counted[index] for index in places]), _with(of, [*before, *after])
     return (last, usual) if after and usual.values and len(last.values) == _IN_A_ROW else None
 
 
 def _with(of: Callable[[Block], float | None], blocks: Sequence[Block]) -> _Of:
-    known = [(block, value) for block in blocks if (value := of(block)) is not None]
-    return _Of([block for block, _ in known], [value for _, value in known])
+    measured = [(block, value) for block in blocks if (value := of(block)) is not None]
+    return _Of([block for block, _ in measured], [value for _, value in measured])
 
 
 _FIRST_SECOND_S: Final = 60.0
@@ -340,13 +340,13 @@ class Switchback:
         """Plans of the statements with most time under both arms; what goes wrong is a note."""
         if self._plans is None or ending not in _PLANNED or not self.state.pairs:
             return
-        found = self._evaluated(self.state.pairs, final=True).statements
-        if found is None:
+        comparison = self._evaluated(self.state.pairs, final=True).statements
+        if comparison is None:
             self._note("no plans: there are no counters of statements")
             return
         self._put(phase=Phase.PLANNING, arm=None)
         try:
-            self._put(plans=await look_under_both(self._plans, self._arms, found, self._frames.statements))
+            self._put(plans=await look_under_both(self._plans, self._arms, comparison, self._frames.statements))
         except PgtopError as problem:
             self._note(f"no plans: {problem.message}")
 
@@ -356,16 +356,16 @@ class Switchback:
         self._frames.end()
         kept = False
         if self.plan.keep_better and ending is Ending.BETTER and evaluation is not None:
-            why = evaluation.trade
+            reason = evaluation.trade
             try:
-                if not why:
+                if not reason:
                     await self._arms.keep(Arm.B)
                     kept = True
             except PgtopError as problem:
-                why = problem.message
-            self._note_afterwards(f"B is not kept: {why}" if why else "B is kept")
-        if not kept and (left := await self._arms.restore(f"ab: {ending}")):
-            self._note_afterwards(f"{NOT_PUT_BACK}: {left}")
+                reason = problem.message
+            self._note_afterwards(f"B is not kept: {reason}" if reason else "B is kept")
+        if not kept and (problem_left := await self._arms.restore(f"ab: {ending}")):
+            self._note_afterwards(f"{NOT_PUT_BACK}: {problem_left}")
         await self._load.stop()
 
     async def _measure(self) -> None:
@@ -393,19 +393,19 @@ class Switchback:
         if not await frames.until(lambda: len(frames.tps) > 0, _FIRST_SECOND_S):
             self._check_trouble()
             raise Over(Ending.NOT_STEADY, "no transaction ended")
-        found = steady_state(())
+        steadiness = steady_state(())
         while self.elapsed_s < limit_s:
-            wanted = max(len(frames.tps) + _BETWEEN_LOOKS, FEWEST_S)
-            await self._wait(lambda: len(frames.tps) >= wanted, wanted + _LATE_S)  # noqa: B023
-            found = newest_steady(frames.tps)
+            least_seconds = max(len(frames.tps) + _BETWEEN_LOOKS, FEWEST_S)
+            await self._wait(lambda: len(frames.tps) >= least_seconds, least_seconds + _LATE_S)  # noqa: B023
+            steadiness = newest_steady(frames.tps)
             self._put(warm_up_tps=tuple(frames.tps))
-            if found.steady:
-                self._note(f"the load is steady at {found.tps or 0.0:,.0f} tps")
+            if steadiness.steady:
+                self._note(f"the load is steady at {steadiness.tps or 0.0:,.0f} tps")
                 self._choose_objective()
                 self._predict()
                 await self._tell_noise()
                 return
-        raise Over(Ending.NOT_STEADY, f"the load does not get steady: {found.reason}")
+        raise Over(Ending.NOT_STEADY, f"the load does not get steady: {steadiness.reason}")
 
     async def _tell_noise(self) -> None:
         """What the time can show of this load; ends where that is nothing."""
@@ -416,19 +416,19 @@ class Switchback:
         floor = await asyncio.to_thread(known_floor, interval.newest, load.run)
         if floor is None:
             return
-        seen = seen_in(floor, self.plan.for_s - self.elapsed_s, self._lengths.pair_s, QUICK.pair_s)
-        if seen.hopeless:
-            needed = "" if seen.needed_s is None else f": --for {duration(seen.needed_s + self.elapsed_s)}"
-            raise Over(Ending.TOO_SHORT, f"{seen.words}{needed}")
-        self._note(seen.words)
+        in_time = seen_in(floor, self.plan.for_s - self.elapsed_s, self._lengths.pair_s, QUICK.pair_s)
+        if in_time.hopeless:
+            needed = "" if in_time.needed_s is None else f": --for {duration(in_time.needed_s + self.elapsed_s)}"
+            raise Over(Ending.TOO_SHORT, f"{in_time.sentence}{needed}")
+        self._note(in_time.sentence)
 
     def _choose_objective(self) -> None:
         """TPS in place of the same mix of statements, where the server does not tell it or it does not show."""
         if self._objective != SAME_MIX:
             return
-        if why := why_no_mix([rival.name for rival in self.plan.rivals], self._frames.interval):
+        if reason := why_no_mix([rival.name for rival in self.plan.rivals], self._frames.interval):
             self._objective = TPS
-            self._note(f"tps decides: {why}")
+            self._note(f"tps decides: {reason}")
 
     def _evaluated(self, pairs: Sequence[Pair], *, final: bool = False) -> Evaluation:
         return evaluate(pairs, self._objective, final=final, text=self._frames.statements.text)
@@ -439,9 +439,9 @@ class Switchback:
             return
         rivals = sorted(self.plan.rivals, key=lambda rival: rival.name)
         names, values = [rival.name for rival in rivals], [(rival.a, rival.b) for rival in rivals]
-        if (found := predict(interval, names, values, self._trials, self.plan.load)) is not None:
-            self._put(prediction=found)
-            self._note(f"prediction: {prediction_words(found)}")
+        if (prediction := predict(interval, names, values, self._trials, self.plan.load)) is not None:
+            self._put(prediction=prediction)
+            self._note(f"prediction: {prediction_words(prediction)}")
 
     async def _pair(self, number: int, order: tuple[Arm, Arm]) -> Pair:
         """Measures one pair."""
@@ -453,8 +453,8 @@ class Switchback:
         for arm in order:
             opened[arm] = await self._block(arm)
             self._blocks.append(opened[arm][0].block(opened[arm][1]))
-            if (found := harm(self._blocks, self._objective)) is not None:
-                raise Over(Ending.NOT_ATTRIBUTABLE if found.unattributable else Ending.COLLAPSED, found.reason)
+            if (damage := harm(self._blocks, self._objective)) is not None:
+                raise Over(Ending.NOT_ATTRIBUTABLE if damage.unattributable else Ending.COLLAPSED, damage.reason)
         (a, a_spoiled), (b, b_spoiled) = opened[Arm.A], opened[Arm.B]
         pair = Pair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
         self._open.append((pair, a, b))
@@ -547,22 +547,22 @@ class Switchback:
         if len(evaluation.counted) >= self.plan.most_pairs:
             self._end_undecided(f"{self.plan.most_pairs} pairs are the most")
 
-    def _end_undecided(self, why: str) -> None:
+    def _end_undecided(self, reason: str) -> None:
         evaluation = self.state.evaluation
         if evaluation is not None and evaluation.paired.over and evaluation.unattributable:
             raise Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
-        raise Over(Ending.UNDECIDED, why + missing_words(evaluation, self.elapsed_s, self._pair_s))
+        raise Over(Ending.UNDECIDED, reason + missing_words(evaluation, self.elapsed_s, self._pair_s))
 
     @property
     def elapsed_s(self) -> float:
         """Since the load runs."""
         return time.monotonic() - self._began_s
 
-    def _note_afterwards(self, words: str) -> None:
-        self._put(notes=(*self.state.notes, words), afterwards=words)
+    def _note_afterwards(self, note: str) -> None:
+        self._put(notes=(*self.state.notes, note), afterwards=note)
 
-    def _note(self, words: str) -> None:
-        self._put(notes=(*self.state.notes, words))
+    def _note(self, note: str) -> None:
+        self._put(notes=(*self.state.notes, note))
 
     def _put(self, **fields: object) -> None:
         elapsed_s = self.elapsed_s

@@ -48,7 +48,7 @@ class ShownStates:
         self.newest = ExperimentState(
             number=number,
             under_way=True,
-            values=tuple(ArmValues(each.name, each.a, each.b) for each in plan.rivals),
+            values=tuple(ArmValues(rival.name, rival.a, rival.b) for rival in plan.rivals),
             phase="checking the values",
             remaining_s=plan.for_s,
             figure=_SHORT.get(plan.objective) or BY_ID[plan.objective].title,
@@ -56,7 +56,7 @@ class ShownStates:
 
     def take(self, state: SwitchbackState) -> bool:
         """Makes the next state of the screen; whether its figures are new."""
-        over = is_over(state)
+        has_ended = is_over(state)
         arm = "" if state.arm is None else str(state.arm)
         if arm and arm != self._arm:
             self._arm = arm
@@ -69,29 +69,29 @@ class ShownStates:
             elapsed_s=state.elapsed_s,
             remaining_s=state.remaining_s,
         )
-        if len(state.pairs) == self._pairs and not over:
+        if len(state.pairs) == self._pairs and not has_ended:
             return False
         self._pairs = len(state.pairs)
-        self.newest = self._judged(state, self.newest, over=over)
+        self.newest = self._judged(state, self.newest, has_ended=has_ended)
         return True
 
-    def _judged(self, state: SwitchbackState, found: ExperimentState, *, over: bool) -> ExperimentState:
+    def _judged(self, state: SwitchbackState, shown_state: ExperimentState, *, has_ended: bool) -> ExperimentState:
         result = text(self._plan, state)
         # The result names the prediction once there is something to hold it against.
         notes = [note for note in state.notes if note not in result and note.removeprefix(_PREDICTED) not in result]
-        found = replace(
-            found,
+        shown_state = replace(
+            shown_state,
             details="\n".join((result, *(["", *notes] if notes else []))),
             # An end of load or server is told by its reason: that is the news.
-            ending=(state.reason if state.ending is Ending.ENDED else "") or str(state.ending) if over else "",
+            ending=(state.reason if state.ending is Ending.ENDED else "") or str(state.ending) if has_ended else "",
             problem=state.left_in_force,
         )
         evaluation = state.evaluation
         if evaluation is None or not evaluation.paired.pairs:
-            return found
+            return shown_state
         paired = evaluation.paired
         return replace(
-            found,
+            shown_state,
             figure=_SHORT.get(evaluation.main.id) or evaluation.main.title,
             effect=paired.relative,
             low=paired.low,
@@ -144,8 +144,8 @@ def _clock(seconds: float) -> str:
 def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
     """The effect so far, with its interval and what is missing."""
     paired = evaluation.paired
-    why = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
-    left_out = f"left out ({why}); " if why else ""
+    reason = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
+    left_out = f"left out ({reason}); " if reason else ""
     if not paired.pairs:
         return f"{left_out}no pair counts yet"
     unattributable = f"; {evaluation.unattributable}" if evaluation.unattributable and paired.over else ""
@@ -174,9 +174,9 @@ def _share(relative: float) -> str:
 
 def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """The result in one line."""
-    told = outcome(plan.rivals, state.evaluation, state.ending, state.reason)
+    verdict_words = outcome(plan.rivals, state.evaluation, state.ending, state.reason)
     changed = plan_verdict(state.plans)
-    return f"{told}; {changed}" if changed else told
+    return f"{verdict_words}; {changed}" if changed else verdict_words
 
 
 def outcome(rivals: Sequence[Rival], evaluation: Evaluation | None, ending: Ending, reason: str) -> str:
@@ -206,24 +206,24 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
     if evaluation is None:
         return afterwards
     slow = f"the effect builds up slower than {state.lengths.settle_s:.0f} s; figure too small"
-    found = of_evaluation(evaluation, state.ending, slow)
+    lines = of_evaluation(evaluation, state.ending, slow)
     if evaluation.no_mix:
-        found.insert(0, f"tps decides: {evaluation.no_mix}")
-    found = [*afterwards, *plan_remarks(state.plans), *found]
+        lines.insert(0, f"tps decides: {evaluation.no_mix}")
+    lines = [*afterwards, *plan_remarks(state.plans), *lines]
     throughput = evaluation.throughput
     if (
         state.prediction is not None
         and throughput is not None
         and (hit := inside_bounds(state.prediction, throughput.low, throughput.high)) is not None
     ):
-        found.append(f"prediction: {'inside' if hit else 'outside'} ({prediction_words(state.prediction)})")
+        lines.append(f"prediction: {'inside' if hit else 'outside'} ({prediction_words(state.prediction)})")
     counted, measured = len(evaluation.counted), len(state.pairs)
     pair_s = sum(pair.seconds for pair in state.pairs) / measured if measured else 0.0
-    found.append(
+    lines.append(
         f"{counted} of {measured} pairs count, {pair_s:.0f} s each; {units.duration(state.elapsed_s)}; "
         f"load {plan.load}; seed {plan.seed}"
     )
-    return found
+    return lines
 
 
 def of_evaluation(evaluation: Evaluation, ending: Ending, slow: str) -> list[str]:
@@ -232,26 +232,26 @@ def of_evaluation(evaluation: Evaluation, ending: Ending, slow: str) -> list[str
     Args:
         slow: Said where the effect still builds up.
     """
-    found = []
+    lines = []
     if evaluation.trade:
-        found.append(f"trade: {evaluation.trade}")
+        lines.append(f"trade: {evaluation.trade}")
     if evaluation.slow:
-        found.append(slow)
+        lines.append(slow)
     if evaluation.unattributable and ending is not Ending.NOT_ATTRIBUTABLE:
-        found.append(evaluation.unattributable)
+        lines.append(evaluation.unattributable)
     if evaluation.beside:
-        found.append(evaluation.beside)
+        lines.append(evaluation.beside)
     if evaluation.check is not None:
         check = evaluation.check
-        found.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
+        lines.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
     if evaluation.checkpoints_kept:
-        found.append("pairs with the edge of a checkpoint count: half of the first eight had one")
+        lines.append("pairs with the edge of a checkpoint count: half of the first eight had one")
     reasons: dict[str, list[int]] = {}
-    for number, why in evaluation.left_out:
-        reasons.setdefault(why, []).append(number)
-    return found + [
-        f"left out: pair{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} ({why})"
-        for why, numbers in reasons.items()
+    for number, reason in evaluation.left_out:
+        reasons.setdefault(reason, []).append(number)
+    return lines + [
+        f"left out: pair{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} ({reason})"
+        for reason, numbers in reasons.items()
     ]
 
 
@@ -318,7 +318,7 @@ def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[
     lines = [f"**{tables.escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [tables.as_markdown(_table(evaluation), tables.escaped), ""]
-        lines += [line for words in _of_budget(evaluation) for line in (words, "")]
+        lines += [line for line_of_budget in _of_budget(evaluation) for line in (line_of_budget, "")]
     if evaluation is not None and evaluation.statements is not None:
         lines += [sheets_markdown([statement_sheet(evaluation.statements, rule=OF_PAIRS)], level=3), ""]
     return "\n".join((*lines, *(f"- {tables.escaped(remark)}" for remark in remarks)))

@@ -61,10 +61,10 @@ def load_shape(interval: Interval) -> LoadShape | None:
     """The shape of the newest seconds; None where they tell nothing."""
     tps = server.TPS(interval)
     waits = wait_profile(interval, WINDOW_S, CLIENT_BACKEND)
-    whole = sum(each.sessions for each in waits)
-    if tps is None or whole <= 0.0:
+    sessions = sum(wait.sessions for wait in waits)
+    if tps is None or sessions <= 0.0:
         return None
-    return LoadShape(tps, {each.label: each.sessions / whole for each in waits})
+    return LoadShape(tps, {wait.label: wait.sessions / sessions for wait in waits})
 
 
 def change_of(before: LoadShape, looks: Sequence[LoadShape]) -> str:
@@ -72,9 +72,9 @@ def change_of(before: LoadShape, looks: Sequence[LoadShape]) -> str:
     newest = looks[-LOOKS:]
     if len(newest) < LOOKS:
         return ""
-    if all(not before.tps / TIMES <= each.tps <= before.tps * TIMES for each in newest):
-        return rate_words(median(each.tps for each in newest), before.tps)
-    if all(moved(before.shares, each.shares) > MOVED for each in newest):
+    if all(not before.tps / TIMES <= shape.tps <= before.tps * TIMES for shape in newest):
+        return rate_words(median(shape.tps for shape in newest), before.tps)
+    if all(moved(before.shares, shape.shares) > MOVED for shape in newest):
         label, share, was = largest_gain(before.shares, newest[-1].shares)
         return f"{label} is {100.0 * share:.0f} % of the sessions' time, {100.0 * was:.0f} % before"
     return ""
@@ -90,15 +90,15 @@ def rate_words(tps: float, before: float) -> str:
     return f"{tps:,.0f} transactions per second, {before:,.0f} before"
 
 
-def moved(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+def moved(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     """Half of the sum of all differences: what has gone from some shares to others."""
-    names = {*one, *other}
-    return sum(abs(one.get(name, 0.0) - other.get(name, 0.0)) for name in names) / 2.0
+    names = {*first, *second}
+    return sum(abs(first.get(name, 0.0) - second.get(name, 0.0)) for name in names) / 2.0
 
 
 def largest_gain(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[str, float, float]:
     """The name whose share has grown most, its share now and before."""
-    name = max(now, key=lambda each: now[each] - before.get(each, 0.0))
+    name = max(now, key=lambda name_now: now[name_now] - before.get(name_now, 0.0))
     return name, now[name], before.get(name, 0.0)
 
 
@@ -158,34 +158,41 @@ class Conditions:
         self._known: dict[Setting, tuple[Block, ...]] = {}
         self.mix: FixedMix | None = None
 
-    def take(self, wanted: Evaluation, pairs: Sequence[Pair], text: Texts = lambda id: "") -> Change | None:
+    def take(self, evaluation: Evaluation, pairs: Sequence[Pair], text: Texts = lambda id: "") -> Change | None:
         """What changed since the evaluations before, or within this one; later ones are compared with what is now."""
         blocks = [
-            ((wanted.against if block.arm is Arm.A else wanted.candidate, wanted.separate, wanted.restart), block)
+            (
+                (
+                    evaluation.against if block.arm is Arm.A else evaluation.candidate,
+                    evaluation.separate,
+                    evaluation.restart,
+                ),
+                block,
+            )
             for pair in pairs
             for block in pair.blocks
             if block.tps and not block.spoiled
         ]
-        found = change(self._known, blocks, loaded=self._loaded, text=text)
-        if found is not None and found.stopped:
-            blocks = blocks[: found.since]
-        elif found is not None:
+        new_conditions = change(self._known, blocks, loaded=self._loaded, text=text)
+        if new_conditions is not None and new_conditions.stopped:
+            blocks = blocks[: new_conditions.since]
+        elif new_conditions is not None:
             self._known, self.mix = {}, None
-            blocks = blocks[found.since :]
+            blocks = blocks[new_conditions.since :]
         for setting in dict.fromkeys(of for of, _ in blocks):
             newest = tuple(block for of, block in blocks if of == setting)
             if len(newest) >= _EARLIER:
                 self._known[setting] = newest
-        return found
+        return new_conditions
 
     def mix_of(self, pairs: Sequence[Pair]) -> FixedMix:
         """The mix that decides; one that says why it cannot is that of these pairs alone."""
         if self.mix is not None:
             return self.mix
-        found = fixed_mix(pairs)
-        if not found.problem:
-            self.mix = found
-        return found
+        mix = fixed_mix(pairs)
+        if not mix.problem:
+            self.mix = mix
+        return mix
 
 
 def change(
@@ -205,28 +212,28 @@ def change(
         loaded: The load is ours.
     """
     if not loaded:
-        if (found := _first(_stopped, before, blocks, text)) is not None:
-            return replace(found, stopped=True)
+        if (changed := _first(_stopped, before, blocks, text)) is not None:
+            return replace(changed, stopped=True)
         if blocks and all(idle(median(block.tps), block.clients) for _, block in blocks):
             return Change("the load has stopped: no client is connected", 0, stopped=True)
     tests = (_others,) if loaded else (_rate, _clients, _mix, _others)
-    return next((found for test in tests if (found := _first(test, before, blocks, text)) is not None), None)
+    return next((changed for test in tests if (changed := _first(test, before, blocks, text)) is not None), None)
 
 
 def _first(test: _Test, before: Earlier, blocks: Newest, text: Texts) -> Change | None:
     """At the first place from which on all settings say so."""
-    for place in range(len(blocks) - _NEWEST + 1):
-        told = [test(older, newer, text) for older, newer in _sides(before, blocks, place)]
-        if told and all(told):
-            return Change(told[0], place)
+    for index in range(len(blocks) - _NEWEST + 1):
+        differences = [test(older, newer, text) for older, newer in _sides(before, blocks, index)]
+        if differences and all(differences):
+            return Change(differences[0], index)
     return None
 
 
-def _sides(before: Earlier, blocks: Newest, place: int) -> Iterator[tuple[Blocks, Blocks]]:
+def _sides(before: Earlier, blocks: Newest, index: int) -> Iterator[tuple[Blocks, Blocks]]:
     """Of each setting the blocks before a place and those from there on, where both say something."""
     for setting in dict.fromkeys(of for of, _ in blocks):
-        older = [*before.get(setting, ()), *(block for of, block in blocks[:place] if of == setting)]
-        newer = [block for of, block in blocks[place:] if of == setting]
+        older = [*before.get(setting, ()), *(block for of, block in blocks[:index] if of == setting)]
+        newer = [block for of, block in blocks[index:] if of == setting]
         if len(older) >= _EARLIER and newer:
             yield older, newer
 
@@ -266,25 +273,28 @@ def _clients(older: Blocks, newer: Blocks, text: Texts) -> str:
 
 def _mix(older: Blocks, newer: Blocks, text: Texts) -> str:
     """Calls at the cost that they had before, so that no setting is another mix."""
-    cost, both = summed(block.statements for block in older), summed(block.statements for block in (*older, *newer))
+    cost, all_calls = (
+        summed(block.statements for block in older),
+        summed(block.statements for block in (*older, *newer)),
+    )
     # As in the mix that decides: rare statements and long ones are in some blocks by chance.
-    often = [id for id, counted in both.items() if counted[0] >= ENOUGH_CALLS and mean_ms(counted) < _LONG_MS]
-    wanted = frozenset(sorted(often, key=lambda id: -both[id][1])[:_STATEMENTS])
-    before, now = ([_shares(block.statements, cost, wanted) for block in side] for side in (older, newer))
+    often = [id for id, counted in all_calls.items() if counted[0] >= ENOUGH_CALLS and mean_ms(counted) < _LONG_MS]
+    ids = frozenset(sorted(often, key=lambda id: -all_calls[id][1])[:_STATEMENTS])
+    before, now = ([_shares(block.statements, cost, ids) for block in side] for side in (older, newer))
     if not all((*before, *now)):
         return ""
-    usual = min(before, key=lambda one: sum(moved(one, other) for other in before))
-    if min(moved(usual, each) for each in now) <= MOVED:
+    usual = min(before, key=lambda one: sum(moved(one, another) for another in before))
+    if min(moved(usual, shares) for shares in now) <= MOVED:
         return ""
-    name, share, was = largest_gain(usual, _shares(summed(block.statements for block in newer), cost, wanted))
-    words = one_line(text(name), _TEXT) or "one statement"
-    return f"the load is another one: {words} is {100.0 * share:.0f} % of it, {100.0 * was:.0f} % before"
+    name, share, was = largest_gain(usual, _shares(summed(block.statements for block in newer), cost, ids))
+    statement = one_line(text(name), _TEXT) or "one statement"
+    return f"the load is another one: {statement} is {100.0 * share:.0f} % of it, {100.0 * was:.0f} % before"
 
 
-def _shares(look: Look, cost: Look, wanted: Set[str]) -> dict[str, float]:
-    times = {id: counted[0] * mean_ms(cost.get(id, counted)) for id, counted in look.items() if id in wanted}
-    whole = sum(times.values())
-    return {id: ms / whole for id, ms in times.items()} if whole else {}
+def _shares(look: Look, cost: Look, ids: Set[str]) -> dict[str, float]:
+    times = {id: counted[0] * mean_ms(cost.get(id, counted)) for id, counted in look.items() if id in ids}
+    total_ms = sum(times.values())
+    return {id: ms / total_ms for id, ms in times.items()} if total_ms else {}
 
 
 def _others(older: Blocks, newer: Blocks, text: Texts) -> str:

@@ -124,7 +124,7 @@ class OwnBlocks(Protocol):
         """Waits until frames show the server as it is after a restart."""
         ...
 
-    def experiment(self, wanted: SeparateWanted) -> Switchback:
+    def experiment(self, request: SeparateWanted) -> Switchback:
         """Blocks that have a load of their own each."""
         ...
 
@@ -172,17 +172,17 @@ class Attempts:
     """
 
     def __init__(
-        self, evaluator: Evaluator, answers: Callable[[], Awaitable[None]], told: Callable[[str], None]
+        self, evaluator: Evaluator, answers: Callable[[], Awaitable[None]], tell: Callable[[str], None]
     ) -> None:
         self._evaluator: Final = evaluator
         self._answers: Final = answers
-        self._told: Final = told
+        self._told: Final = tell
 
-    async def outcome(self, wanted: Evaluation, seed: int) -> Outcome:
+    async def outcome(self, evaluation: Evaluation, seed: int) -> Outcome:
         """The outcome, after as many attempts as it takes.
 
         Args:
-            wanted: The evaluation.
+            evaluation: The evaluation.
             seed: Of the search.
 
         Raises:
@@ -190,20 +190,20 @@ class Attempts:
             Stopped: The setting of before cannot be measured.
             PgtopError: The server does not come back.
         """
-        why = ""
+        reason = ""
         for attempt in range(_ATTEMPTS):
             try:
-                return await self._evaluator.measure(wanted, _coin(seed, wanted, attempt))
+                return await self._evaluator.measure(evaluation, _coin(seed, evaluation, attempt))
             except ConditionsChanged:
                 raise
             except Disturbed as disturbed:
-                why = str(disturbed)
-                self._told(f"evaluation {wanted.number} has no outcome: {why}")
+                reason = str(disturbed)
+                self._told(f"evaluation {evaluation.number} has no outcome: {reason}")
                 if disturbed.gone:
                     await self._until_back()
-        if wanted.phase is Phase.NOISE:
-            raise Stopped(f"the load cannot be measured: {why}", "`pgtop-tune experiment noise` shows how it runs")
-        return Outcome(effect=None, stopped=f"no outcome in {_ATTEMPTS} attempts: {why}")
+        if evaluation.phase is Phase.NOISE:
+            raise Stopped(f"the load cannot be measured: {reason}", "`pgtop-tune experiment noise` shows how it runs")
+        return Outcome(effect=None, stopped=f"no outcome in {_ATTEMPTS} attempts: {reason}")
 
     async def _until_back(self) -> None:
         """Waits for a server that has ended. Raises a ConnectionProblem where it does not come back."""
@@ -218,9 +218,9 @@ class Attempts:
                     raise
 
 
-def _coin(seed: int, wanted: Evaluation, attempt: int) -> int:
+def _coin(seed: int, evaluation: Evaluation, attempt: int) -> int:
     """The seed of the coin that orders the blocks of an evaluation: resumed, it falls as it would have."""
-    return seed * 1_000_003 + wanted.number * 11 + attempt
+    return seed * 1_000_003 + evaluation.number * 11 + attempt
 
 
 WAIT: Final = "wait "
@@ -251,9 +251,9 @@ class Disturbed(Exception):
         gone: The load or the server ended.
     """
 
-    def __init__(self, why: str, *, gone: bool = False) -> None:
-        super().__init__(why)
-        self.gone = gone
+    def __init__(self, reason: str, *, has_ended: bool = False) -> None:
+        super().__init__(reason)
+        self.gone = has_ended
 
 
 class ConditionsChanged(Disturbed):
@@ -290,8 +290,8 @@ class Evaluator:
     ) -> None:
         self._parts: Final = parts
         self._start: Final = space.values(space.start)
-        self._restarts: Final = frozenset(each.name for each in space.dimensions if each.restart)
-        self._settings: Final = frozenset(each.name for each in space.dimensions if each.machine)
+        self._restarts: Final = frozenset(dimension.name for dimension in space.dimensions if dimension.restart)
+        self._settings: Final = frozenset(dimension.name for dimension in space.dimensions if dimension.machine)
         self._objective: Final = objective
         self._load_words: Final = load_words
         self._lengths: Final = lengths
@@ -300,7 +300,7 @@ class Evaluator:
         self._conditions: Final = Conditions(loaded=parts.blocks.frames.loaded)
         self._steady = False
 
-    async def measure(self, wanted: Evaluation, seed: int) -> Outcome:
+    async def measure(self, evaluation: Evaluation, seed: int) -> Outcome:
         """Makes one evaluation; afterwards only what both arms share is in force.
 
         Raises:
@@ -310,38 +310,40 @@ class Evaluator:
             LoadProblem: The load cannot be started, or its generator is the limit: nothing can be tuned by it.
             PgtopError: What was in force cannot be restored.
         """
-        differing = [name for name, value in wanted.values.items() if wanted.against_values[name] != value]
+        differing = [name for name, value in evaluation.values.items() if evaluation.against_values[name] != value]
         shared = {
-            name: value for name, value in wanted.values.items() if name not in differing and value != self._start[name]
+            name: value
+            for name, value in evaluation.values.items()
+            if name not in differing and value != self._start[name]
         }
-        await self._check_unchanged(wanted.values)
+        await self._check_unchanged(evaluation.values)
         try:
             await self._stand(shared)
         except ConnectionProblem as problem:
-            raise Disturbed(problem.message, gone=True) from None
-        rivals = [Rival(name, wanted.against_values[name], wanted.values[name]) for name in differing]
-        if wanted.separate:
+            raise Disturbed(problem.message, has_ended=True) from None
+        rivals = [Rival(name, evaluation.against_values[name], evaluation.values[name]) for name in differing]
+        if evaluation.separate:
             await self._forget_load()
-        experiment = self._experiment(rivals, seed, wanted)
+        experiment = self._experiment(rivals, seed, evaluation)
         try:
             state = await experiment.run()
         except LoadProblem:
             raise
         except ConnectionProblem as problem:
             self._steady = False
-            raise Disturbed(problem.message, gone=True) from None
+            raise Disturbed(problem.message, has_ended=True) from None
         except PgtopError as problem:
             return Outcome(effect=None, stopped=problem.message)
-        return await self._outcome(state, differing, wanted)
+        return await self._outcome(state, differing, evaluation)
 
-    async def put_back(self, why: str) -> None:
+    async def put_back(self, reason: str) -> None:
         """Ends the load and takes everything out of force. Raises as `StandingValues.revert`."""
         try:
             await self._parts.load.end()
         finally:
-            await self._standing.revert(why)
+            await self._standing.revert(reason)
             if self._parts.own_blocks is not None:
-                await self._parts.own_blocks.standing.revert(why)
+                await self._parts.own_blocks.standing.revert(reason)
 
     async def _check_unchanged(self, values: Mapping[str, str]) -> None:
         """Raises KnobsChanged where a knob has neither the value of before nor the one that stands by us."""
@@ -349,12 +351,13 @@ class Evaluator:
         if self._parts.own_blocks is not None:
             standing |= self._parts.own_blocks.standing.values
         names = [name for name in values if name not in self._settings]
-        found = {each.name: each for each in await self._parts.control.list(tuple(names))}
+        parameters = {parameter.name: parameter for parameter in await self._parts.control.list(tuple(names))}
         # A server of another version may not have one.
         changed = [
             name
             for name in names
-            if name not in found or found[name].shown != as_shown(found[name], standing.get(name, self._start[name]))
+            if name not in parameters
+            or parameters[name].shown != as_shown(parameters[name], standing.get(name, self._start[name]))
         ]
         if self._parts.machine is not None and (settings := self._settings.intersection(values)):
             live = await live_values(self._parts.machine, settings)
@@ -376,7 +379,7 @@ class Evaluator:
                 await own_blocks.answers()
         await self._standing.to({name: value for name, value in shared.items() if name not in of_restart}, within_s)
 
-    def _experiment(self, rivals: Sequence[Rival], seed: int, wanted: Evaluation) -> Switchback:
+    def _experiment(self, rivals: Sequence[Rival], seed: int, evaluation: Evaluation) -> Switchback:
         plan = SwitchbackPlan(
             rivals=tuple(rivals),
             load=self._load_words,
@@ -390,22 +393,22 @@ class Evaluator:
             steady=self._steady and self._parts.load.runs,
         )
         frames = self._parts.blocks.renewed()
-        if wanted.separate and self._parts.own_blocks is not None:
+        if evaluation.separate and self._parts.own_blocks is not None:
             return self._parts.own_blocks.experiment(
                 SeparateWanted(
                     plan=plan,
                     frames=frames,
                     seen=self._parts.seen,
-                    restart=wanted.restart,
-                    parameters=tuple(each for each in rivals if each.name not in self._settings),
-                    settings=tuple(each for each in rivals if each.name in self._settings),
+                    restart=evaluation.restart,
+                    parameters=tuple(rival for rival in rivals if rival.name not in self._settings),
+                    settings=tuple(rival for rival in rivals if rival.name in self._settings),
                 )
             )
         parts = self._parts
         arms = Arms(ChangeSets(parts.control, None), parts.control, rivals, frozenset())
         return Switchback(plan, frames, arms, parts.load, parts.seen, own_cycles=parts.own_cycles)
 
-    async def _outcome(self, state: SwitchbackState, differing: Sequence[str], wanted: Evaluation) -> Outcome:
+    async def _outcome(self, state: SwitchbackState, differing: Sequence[str], evaluation: Evaluation) -> Outcome:
         ending = state.ending
         if state.left_in_force:
             raise ServerProblem(state.left_in_force)
@@ -414,11 +417,11 @@ class Evaluator:
         else:
             self._steady = True
         if ending is Ending.ENDED:
-            raise Disturbed(state.reason, gone=True)
+            raise Disturbed(state.reason, has_ended=True)
         if ending is Ending.CHANGED:
             # Knobs that were let go of are not among these: they may change as they like.
-            await self._check_unchanged(wanted.values)
-        if change := self._conditions.take(wanted, state.pairs, self._parts.blocks.frames.statements.text):
+            await self._check_unchanged(evaluation.values)
+        if change := self._conditions.take(evaluation, state.pairs, self._parts.blocks.frames.statements.text):
             self._steady = False
             raise ConditionsChanged(change)
         if ending is Ending.GENERATOR:
@@ -430,8 +433,8 @@ class Evaluator:
         pairs = _counted(state)
         ratios = self._of_same_mix(pairs, differing) if self._objective is None else _of_blocks(pairs, self._objective)
         if pairs and not ratios:
-            words = "the time of the same statements" if self._objective is None else self._objective.words
-            return Outcome(effect=None, stopped=f"under this load {words} has no value above 0")
+            figure = "the time of the same statements" if self._objective is None else self._objective.words
+            return Outcome(effect=None, stopped=f"under this load {figure} has no value above 0")
         if len(ratios) < _LEAST_PAIRS:
             raise Disturbed(f"{len(ratios)} pairs of blocks count: {state.reason}")
         return Outcome(
@@ -454,8 +457,8 @@ class Evaluator:
 
 
 def _of_blocks(pairs: Sequence[Pair], objective: Objective) -> list[float]:
-    found = (objective.log_ratio(pair.b, pair.a) for pair in pairs)
-    return [ratio for ratio in found if ratio is not None]
+    ratios = (objective.log_ratio(pair.b, pair.a) for pair in pairs)
+    return [ratio for ratio in ratios if ratio is not None]
 
 
 def _counted(state: SwitchbackState) -> list[Pair]:
@@ -467,6 +470,6 @@ def _counted(state: SwitchbackState) -> list[Pair]:
 
 def _means(blocks: Sequence[Block]) -> dict[str, float]:
     """Of each figure, and of each class of waits in milliseconds of a transaction."""
-    found = {figure.name: mean for figure in FIGURES if (mean := known_mean(map(figure.of, blocks))) is not None}
+    means = {figure.name: mean for figure in FIGURES if (mean := known_mean(map(figure.of, blocks))) is not None}
     classes = dict.fromkeys(name for block in blocks for name in block.waits)
-    return found | {f"{WAIT}{name}": fmean(block.waits.get(name, 0.0) for block in blocks) for name in classes}
+    return means | {f"{WAIT}{name}": fmean(block.waits.get(name, 0.0) for block in blocks) for name in classes}

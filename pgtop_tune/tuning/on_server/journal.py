@@ -171,16 +171,16 @@ def tunings() -> tuple[Path, ...]:
     return tuple(path for path in experiments() if first(path).get("kind") == KIND)
 
 
-def tuning_directory(words: str) -> Path:
+def tuning_directory(identity: str) -> Path:
     """The directory of a search by its id; "" for the newest one.
 
     Raises:
         UsageProblem: There is none.
     """
-    found = tunings()
-    if not words and found:
-        return found[-1]
-    named = experiments_dir() / words
-    if words and Path(words).name == words and named in found:
+    directories = tunings()
+    if not identity and directories:
+        return directories[-1]
+    named = experiments_dir() / identity
+    if identity and Path(identity).name == identity and named in directories:
         return named
-    raise UsageProblem(f"there is no search {words}".rstrip(), "`pgtop-tune tune --status` lists them")
+    raise UsageProblem(f"there is no search {identity}".rstrip(), "`pgtop-tune tune --status` lists them")

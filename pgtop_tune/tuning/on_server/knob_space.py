@@ -71,7 +71,7 @@ def is_machine_knob(name: str) -> bool:
 def machine_space(
     names: Sequence[str],
     groups: Sequence[str],
-    found: Sequence[SystemSetting] | Unavailable,
+    machine_settings: Sequence[SystemSetting] | Unavailable,
     parameters: Mapping[str, Parameter],
     ram_bytes: float | None,
     *,
@@ -82,51 +82,59 @@ def machine_space(
 
     Args:
         names, groups: As typed; those of the server are left alone.
-        found: All settings of the machine; why there is no way to them.
+        machine_settings: All settings of the machine; why there is no way to them.
         parameters: Of the server, by name: `PARAMETERS`.
         ram_bytes: That the server may use; None where it is not known.
         own_load: The load is ours, and blocks can have one each.
     """
     names = [name for name in names if is_machine_knob(name)]
     groups = [group for group in groups if is_machine_group(group)]
-    if isinstance(found, Unavailable):
-        return KnobSpace((), tuple((words, found.detail) for words in (*names, *groups)))
+    if isinstance(machine_settings, Unavailable):
+        return KnobSpace((), tuple((name, machine_settings.detail) for name in (*names, *groups)))
     dimensions: list[Dimension] = []
     left_out: list[tuple[str, str]] = []
-    settings = {each.name: each for each in found}
-    wanted = {
-        each.name: knob
-        for each in found
-        if (knob := knob_of(each.name)) is not None
-        and (each.name in names or knob.name in names or _of_groups(knob, groups))
+    settings = {setting.name: setting for setting in machine_settings}
+    wanted_settings = {
+        setting.name: knob
+        for setting in machine_settings
+        if (knob := knob_of(setting.name)) is not None
+        and (setting.name in names or knob.name in names or _of_groups(knob, groups))
     }
-    for each in found:
-        knob = wanted.get(each.name)
+    for setting in machine_settings:
+        knob = wanted_settings.get(setting.name)
         if knob is None:
             continue
-        pair = next((other for other in ALONG.get(each.name, ()) if each.name in ALONG.get(other, ())), "")
-        why = _why_not_set(each, knob, own_load=own_load)
-        if not why and each.live == "0" and pair in settings and (pair in wanted or each.name not in names):
-            why = f"{pair} is in force instead"
-        levels, start = ((), 0) if why else _settings_levels(each, knob, ram_bytes)
-        if each.name == _POOL and not why:
-            why, levels = _pool(each, parameters, ram_bytes, allow_restart=allow_restart)
-        if why or len(levels) < 2:
-            left_out.append((each.name, why or "it has one value"))
+        pair = next((partner for partner in ALONG.get(setting.name, ()) if setting.name in ALONG.get(partner, ())), "")
+        reason = _why_not_set(setting, knob, own_load=own_load)
+        if (
+            not reason
+            and setting.live == "0"
+            and pair in settings
+            and (pair in wanted_settings or setting.name not in names)
+        ):
+            reason = f"{pair} is in force instead"
+        levels, start = ((), 0) if reason else _settings_levels(setting, knob, ram_bytes)
+        if setting.name == _POOL and not reason:
+            reason, levels = _pool(setting, parameters, ram_bytes, allow_restart=allow_restart)
+        if reason or len(levels) < 2:
+            left_out.append((setting.name, reason or "it has one value"))
             continue
         dimensions.append(
             Dimension(
-                name=each.name,
+                name=setting.name,
                 levels=levels,
                 start=start,
-                ordered=not each.choices,
-                restart=each.name == _POOL,
+                ordered=not setting.choices,
+                restart=setting.name == _POOL,
                 machine=True,
                 group=knob.group,
             )
         )
-    known = {*settings, *(knob.name for each in found if (knob := knob_of(each.name)) is not None)}
-    left_out += [(name, "this machine does not have it") for name in names if name not in known]
+    known_names = {
+        *settings,
+        *(knob.name for setting in machine_settings if (knob := knob_of(setting.name)) is not None),
+    }
+    left_out += [(name, "this machine does not have it") for name in names if name not in known_names]
     return KnobSpace(tuple(dimensions), tuple(left_out))
 
 
@@ -136,26 +144,26 @@ def _of_groups(knob: Knob, groups: Sequence[str]) -> bool:
     return MACHINE in groups or knob.group in groups
 
 
-def _why_not_set(found: SystemSetting, knob: Knob, *, own_load: bool) -> str:
+def _why_not_set(setting: SystemSetting, knob: Knob, *, own_load: bool) -> str:
     if knob.name in _NEVER:
         return _NEVER[knob.name]
-    if isinstance(found.live, Unavailable):
-        return found.live.detail
-    if not found.writable:
-        return f"{found.path} cannot be written by this process: run this as root on the machine itself"
+    if isinstance(setting.live, Unavailable):
+        return setting.live.detail
+    if not setting.writable:
+        return f"{setting.path} cannot be written by this process: run this as root on the machine itself"
     if not own_load:
         return "its blocks need a load of their own, and another program drives the load"
     return ""
 
 
-def _settings_levels(found: SystemSetting, knob: Knob, ram_bytes: float | None) -> tuple[tuple[str, ...], int]:
+def _settings_levels(setting: SystemSetting, knob: Knob, ram_bytes: float | None) -> tuple[tuple[str, ...], int]:
     """Values as the kernel takes them, and the index of the one in force."""
-    live = str(found.live)
-    if found.choices:
-        words = [word for word in knob.steps if word in found.choices] or list(found.choices)
-        words = list(dict.fromkeys((*words, live)))
-        return (*words,), words.index(live)
-    most = _SHARE * ram_bytes if ram_bytes is not None and found.name in _DIRTY else None
+    live = str(setting.live)
+    if setting.choices:
+        choices = [word for word in knob.steps if word in setting.choices] or list(setting.choices)
+        choices = list(dict.fromkeys((*choices, live)))
+        return (*choices,), choices.index(live)
+    most = _SHARE * ram_bytes if ram_bytes is not None and setting.name in _DIRTY else None
     steps = {int(step) for step in knob.steps if most is None or int(step) <= most}
     if any(value == "0" for value, _ in knob.special):
         # 0 is no small amount there, it is another way.
@@ -167,7 +175,7 @@ def _settings_levels(found: SystemSetting, knob: Knob, ram_bytes: float | None) 
 
 
 def _pool(
-    found: SystemSetting, parameters: Mapping[str, Parameter], ram_bytes: float | None, *, allow_restart: bool
+    setting: SystemSetting, parameters: Mapping[str, Parameter], ram_bytes: float | None, *, allow_restart: bool
 ) -> tuple[str, tuple[str, ...]]:
     """Why a pool for the shared memory is not tried, "" where it is; without and with it."""
     needed, huge_pages = parameters.get(_NEEDED), parameters.get("huge_pages")
@@ -178,7 +186,7 @@ def _pool(
         return "the server does not say how many it needs", ()
     if huge_pages is None or huge_pages.setting == "off":
         return "the server has huge_pages=off", ()
-    live = int(str(found.live))
+    live = int(str(setting.live))
     if live >= pages:
         return f"the pool has {live} pages, and the server needs {pages}", ()
     if ram_bytes is None or (live + pages) * 2.0 * 2**20 > _SHARE * ram_bytes:
@@ -207,16 +215,16 @@ def wanted_knobs(names: Sequence[str], groups: Sequence[str]) -> tuple[Knob, ...
     for group in groups:
         if group not in GROUPS and not is_machine_group(group):
             raise UsageProblem(f"no knobs stand under {group!r}", _nearest(group, (*GROUPS, *MACHINE_GROUPS)))
-    found = []
+    knobs = []
     for name in names:
         if is_machine_knob(name):
             continue
         knob = BY_NAME.get(name.lower())
         if knob is None:
             raise UsageProblem(f"{name} is no knob that a search knows", _nearest(name, (*BY_NAME, *MACHINE_KNOBS)))
-        found.append(knob)
+        knobs.append(knob)
     if names or groups:
-        return tuple(dict.fromkeys((*found, *(knob for knob in KNOBS if knob.group in groups))))
+        return tuple(dict.fromkeys((*knobs, *(knob for knob in KNOBS if knob.group in groups))))
     return tuple(knob for knob in KNOBS if knob.group in _GROUPS and not _TOLD_BY.isdisjoint(knob.panes))
 
 
@@ -225,22 +233,22 @@ def knob_space(
     parameters: Mapping[str, Parameter],
     *,
     allow_restart: bool,
-    asked: bool,
+    by_name: bool,
 ) -> KnobSpace:
     """Their dimensions on a server.
 
     Args:
         parameters: Of the server, by name.
-        asked: Each of the knobs was named: what cannot be searched is said also where the server does not have it.
+        by_name: Each of the knobs was named: what cannot be searched is said also where the server does not have it.
     """
     dimensions, left_out = [], []
     for knob in knobs:
         parameter = parameters.get(knob.name)
         if parameter is None:
-            left_out += [(knob.name, "this server does not have it")] if asked else []
+            left_out += [(knob.name, "this server does not have it")] if by_name else []
             continue
-        if why := _why_not(knob, parameter, allow_restart=allow_restart):
-            left_out.append((knob.name, why))
+        if reason := _why_not(knob, parameter, allow_restart=allow_restart):
+            left_out.append((knob.name, reason))
             continue
         levels, start, ordered = _levels(knob, parameter)
         if len(levels) < 2:
@@ -278,13 +286,13 @@ def _levels(knob: Knob, parameter: Parameter) -> tuple[tuple[str, ...], int, boo
         texts, start = _numbers(knob, parameter)
         return (*texts,), start, True
     offered = ("off", "on") if parameter.vartype == "bool" else parameter.enumvals
-    words = [word for word in knob.steps if word in offered] or list(offered)
-    if "pglz" in words and "on" in words and parameter.setting != "on":
+    choices = [word for word in knob.steps if word in offered] or list(offered)
+    if "pglz" in choices and "on" in choices and parameter.setting != "on":
         # The same value under another name.
-        words.remove("on")
-    if parameter.setting not in words:
-        words.insert(0, parameter.setting)
-    return (*words,), words.index(parameter.setting), parameter.vartype == "bool"
+        choices.remove("on")
+    if parameter.setting not in choices:
+        choices.insert(0, parameter.setting)
+    return (*choices,), choices.index(parameter.setting), parameter.vartype == "bool"
 
 
 def _numbers(knob: Knob, parameter: Parameter) -> tuple[list[str], int]:
@@ -298,21 +306,21 @@ def _numbers(knob: Knob, parameter: Parameter) -> tuple[list[str], int]:
         if 0.0 in numbers and now != 0.0 and any(value == "0" for value, _ in knob.special):
             # 0 is no small amount there, it is another way: a search would take it for the step below the smallest.
             numbers.remove(0.0)
-        numbers = [each for each in numbers if each >= 0.0 or each == now]
+        numbers = [number for number in numbers if number >= 0.0 or number == now]
     elif now > 0.0:
-        numbers, _ = log_grid(now, max(low, now / 2**_EACH_WAY), min(high, now * 2**_EACH_WAY), whole=integer)
+        numbers, _ = log_grid(now, max(low, now / 2**_EACH_WAY), min(high, now * 2**_EACH_WAY), integer=integer)
     else:
         first = parse(knob.from_zero, parameter.unit, integer=integer) if knob.from_zero else 1.0
         doubled = (first * 2.0**step for step in range(_EACH_WAY))
-        numbers = [now, *(each for each in doubled if low <= each <= high and each > now)]
-    texts = [show(each, parameter.unit, integer=integer) for each in numbers]
+        numbers = [now, *(number for number in doubled if low <= number <= high and number > now)]
+    texts = [show(number, parameter.unit, integer=integer) for number in numbers]
     start = numbers.index(now)
     kept = dict.fromkeys(texts)
     return list(kept), list(kept).index(texts[start])
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
-    names = list(known)
+def _nearest(word: str, known_words: Iterable[str]) -> str:
+    names = list(known_words)
     near = get_close_matches(word.lower(), names, 1)
     return f"did you mean {near[0]}?" if near else f"one of {', '.join(names[:12])}"
 
@@ -407,11 +415,13 @@ class Guards(Struct, frozen=True, kw_only=True):
         return sum(term.size_bytes for term in terms(use))
 
     def _wal(self, now: ValuesAfter, then: ValuesAfter) -> str:
-        wanted, before = then.number("max_wal_size") or 0.0, now.number("max_wal_size") or 0.0
-        if wanted <= before:
+        max_wal_bytes, before = then.number("max_wal_size") or 0.0, now.number("max_wal_size") or 0.0
+        if max_wal_bytes <= before:
             return ""
-        if self.wal_room_bytes is not None and wanted > _WAL_SHARE * self.wal_room_bytes:
-            return f"max_wal_size {about(wanted)}, and the disk of pg_wal has room for {about(self.wal_room_bytes)}"
-        if wanted > self.recovery_s * REPLAY_BYTES_PER_S:
-            return f"a recovery could take {duration(wanted / REPLAY_BYTES_PER_S)}"
+        if self.wal_room_bytes is not None and max_wal_bytes > _WAL_SHARE * self.wal_room_bytes:
+            return (
+                f"max_wal_size {about(max_wal_bytes)}, and the disk of pg_wal has room for {about(self.wal_room_bytes)}"
+            )
+        if max_wal_bytes > self.recovery_s * REPLAY_BYTES_PER_S:
+            return f"a recovery could take {duration(max_wal_bytes / REPLAY_BYTES_PER_S)}"
         return ""

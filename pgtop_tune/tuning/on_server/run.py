@@ -32,8 +32,8 @@ from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
 # arms
 # of an evaluation run on one server, so how fast the servers are is in no effect.
 
-_Asked: TypeAlias = tuple[Phase, Point, Point]
-"""What makes two evaluations the same question; one of the confirmation is never one of the search."""
+_Question: TypeAlias = tuple[Phase, Point, Point]
+"""Phase and points: an evaluation of the confirmation never asks the same as one of the search."""
 
 
 class ServersParts(Struct, frozen=True, kw_only=True):
@@ -43,18 +43,18 @@ class ServersParts(Struct, frozen=True, kw_only=True):
         measure: (server, evaluation) → outcome. Raises KnobsChanged, ConditionsChanged, and as `Workers.run`.
         servers: Names of those that are there now.
         stop_file: The search stops before its next evaluation once this is there; None for none.
-        told: Takes what is going on, one line.
+        tell: Takes what is going on, one line.
     """
 
     measure: Callable[[str, Evaluation], Awaitable[Outcome]]
     servers: Callable[[], Awaitable[Sequence[str]]]
     stop_file: Path | None
-    told: Callable[[str], None]
+    tell: Callable[[str], None]
 
 
 class _Flight(Struct, eq=False):
     server: str
-    asked: _Asked
+    question: _Question
     task: asyncio.Task[Outcome]
 
 
@@ -98,21 +98,28 @@ class TuningOnServers:
             asyncio.CancelledError: It was stopped; evaluations under way are lost.
         """
         try:
-            while not isinstance(wanted := self._tuning.next(), Result):
+            while not isinstance(evaluation := self._tuning.next(), Result):
                 check_stop_file(self._parts.stop_file)
                 if self._failures():
                     continue
-                flight = next((each for each in self._flights if each.asked == _asked(wanted)), None)
+                flight = next(
+                    (
+                        flight_under_way
+                        for flight_under_way in self._flights
+                        if flight_under_way.question == _question_of(evaluation)
+                    ),
+                    None,
+                )
                 if flight is not None and flight.task.done():
-                    self._land(wanted, flight)
+                    self._land(evaluation, flight)
                     continue
                 self._begin()
                 await self._any_news()
-            return wanted
+            return evaluation
         finally:
             await asyncio.shield(self._stopped())
 
-    def _land(self, wanted: Evaluation, flight: _Flight) -> None:
+    def _land(self, evaluation: Evaluation, flight: _Flight) -> None:
         """Tells the search what came of a flight; of several that ask the same, the first to begin comes first."""
         self._flights.remove(flight)
         self._discarded.pop(flight.server, None)
@@ -121,7 +128,7 @@ class TuningOnServers:
         self._told_s = now_s
         self._tuning.tell(outcome)
         write_event(self._log, self._tuning.events[-1])
-        self._parts.told(outcome_line(wanted, outcome))
+        self._parts.tell(outcome_line(evaluation, outcome))
 
     def _failures(self) -> bool:
         """Takes flights without an outcome; whether there were any."""
@@ -132,21 +139,21 @@ class TuningOnServers:
                 flight.task.result()
             except KnobsChanged as changed:
                 for name in changed.names:
-                    self._parts.told(f"{name} was changed by someone else on {flight.server}: the search lets go of it")
+                    self._parts.tell(f"{name} was changed by someone else on {flight.server}: the search lets go of it")
                     self._tuning.release(name)
                     write_event(self._log, Released(name))
             except ConditionsChanged as changed:
-                self._parts.told(f"an evaluation is discarded: {changed.change.words}, on {flight.server}")
+                self._parts.tell(f"an evaluation is discarded: {changed.change.words}, on {flight.server}")
                 self._discarded[flight.server] += 1
                 if self._discarded[flight.server] >= MOST_CHANGES:
                     self._servers.remove(flight.server)
-                    self._parts.told(f"the conditions of {flight.server} go on changing; it takes no more evaluations")
+                    self._parts.tell(f"the conditions of {flight.server} go on changing; it takes no more evaluations")
             except WorkerGone as gone:
-                self._parts.told(f"an evaluation is lost: {gone.message}")
+                self._parts.tell(f"an evaluation is lost: {gone.message}")
                 self._waiting[flight.server] = asyncio.ensure_future(comes_back(flight.server, self._parts.servers))
             except UnitFailed as problem:
                 self._servers.remove(flight.server)
-                self._parts.told(f"{problem.message}; {flight.server} takes no more evaluations")
+                self._parts.tell(f"{problem.message}; {flight.server} takes no more evaluations")
         return bool(failed)
 
     def _begin(self) -> None:
@@ -155,11 +162,11 @@ class TuningOnServers:
         idle = [server for server in self._servers if server not in busy and server not in self._waiting]
         if not self._servers:
             raise Stopped("no worker is left", "start workers, then `pgtop-tune tune --resume`")
-        for wanted in self._ahead(len(self._flights) + len(idle)) if idle else ():
+        for evaluation in self._ahead(len(self._flights) + len(idle)) if idle else ():
             server = idle.pop(0)
-            self._parts.told(f"{evaluation_line(wanted)}, on {server}")
-            task = asyncio.ensure_future(self._parts.measure(server, wanted))
-            self._flights.append(_Flight(server, _asked(wanted), task))
+            self._parts.tell(f"{evaluation_line(evaluation)}, on {server}")
+            task = asyncio.ensure_future(self._parts.measure(server, evaluation))
+            self._flights.append(_Flight(server, _question_of(evaluation), task))
             if not idle:
                 return
 
@@ -168,30 +175,32 @@ class TuningOnServers:
         copy = Tuning.replay(self._plan, self._tuning.events, self._allowed)
         unused = list(self._flights)
         for _ in range(most):
-            wanted = copy.next()
-            if isinstance(wanted, Result):
+            evaluation = copy.next()
+            if isinstance(evaluation, Result):
                 return
-            flight = next((each for each in unused if each.asked == _asked(wanted)), None)
+            flight = next((candidate for candidate in unused if candidate.question == _question_of(evaluation)), None)
             if flight is None:
-                yield wanted
+                yield evaluation
             else:
                 unused.remove(flight)
-            copy.tell(self._probable(wanted, flight))
+            copy.tell(self._probable(evaluation, flight))
 
-    def _probable(self, wanted: Evaluation, flight: _Flight | None) -> Outcome:
+    def _probable(self, evaluation: Evaluation, flight: _Flight | None) -> Outcome:
         """The outcome where it is known; else what the same question gave before, or no effect."""
         if flight is not None and flight.task.done():
             return flight.task.result()
-        tried = [each.outcome for each in self._tuning.tried if not each.outcome.stopped]
+        tried = [step.outcome for step in self._tuning.tried if not step.outcome.stopped]
         alike = [
-            each.outcome.effect
-            for each in self._tuning.tried
-            if _asked(each.evaluation) == _asked(wanted) and each.outcome.effect is not None
+            step.outcome.effect
+            for step in self._tuning.tried
+            if _question_of(step.evaluation) == _question_of(evaluation) and step.outcome.effect is not None
         ]
         figures = (
             tried[-1].figures
             if tried
-            else {each.figure: each.most or each.least or 0.0 for each in self._plan.constraints}
+            else {
+                constraint.figure: constraint.most or constraint.least or 0.0 for constraint in self._plan.constraints
+            }
         )
         return Outcome(effect=fmean(alike) if alike else 0.0, figures=figures, against_figures=figures)
 
@@ -202,7 +211,7 @@ class TuningOnServers:
         for server in [server for server, task in self._waiting.items() if task.done()]:
             if not self._waiting.pop(server).result():
                 self._servers.remove(server)
-                self._parts.told(f"the worker of {server} has not come back: the others take its evaluations")
+                self._parts.tell(f"the worker of {server} has not come back: the others take its evaluations")
 
     async def _stopped(self) -> None:
         """Ends what is under way."""
@@ -212,8 +221,8 @@ class TuningOnServers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _asked(wanted: Evaluation) -> _Asked:
-    return wanted.phase, wanted.candidate, wanted.against
+def _question_of(evaluation: Evaluation) -> _Question:
+    return evaluation.phase, evaluation.candidate, evaluation.against
 
 
 _LOAD_S: Final = 600.0
@@ -231,7 +240,7 @@ class RunParts(Struct, frozen=True, kw_only=True):
         load_runs: Waits for the load of another program, at most so many seconds; whether it runs.
         free_bytes: On the disk of the data; None where it is not known.
         stop_file: The search stops before its next evaluation once this is there; None for none.
-        told: Takes what is going on, one line.
+        tell: Takes what is going on, one line.
         changed: Told after each thing that the search was told.
     """
 
@@ -239,7 +248,7 @@ class RunParts(Struct, frozen=True, kw_only=True):
     load_runs: Callable[[float], Awaitable[bool]]
     free_bytes: Callable[[], Awaitable[int | None]]
     stop_file: Path | None
-    told: Callable[[str], None]
+    tell: Callable[[str], None]
     changed: Callable[[], None]
 
 
@@ -260,7 +269,7 @@ class TuningRun:
         self._evaluator: Final = evaluator
         self._parts: Final = parts
         self._begun: Final = len(tuning.events)
-        self._attempts: Final = Attempts(evaluator, parts.answers, parts.told)
+        self._attempts: Final = Attempts(evaluator, parts.answers, parts.tell)
 
     async def run(self) -> Result:
         """Runs to the result; everything is put back before it returns, or raises.
@@ -271,46 +280,46 @@ class TuningRun:
             PgtopError: It cannot go on: the load does not run, the server is gone, a change cannot be reverted.
             asyncio.CancelledError: It was stopped; the evaluation under way is lost.
         """
-        why = "the search stopped"
+        reason = "the search stopped"
         try:
-            while not isinstance(wanted := self._tuning.next(), Result):
+            while not isinstance(evaluation := self._tuning.next(), Result):
                 await self._check_limits()
-                await self._step(wanted)
-            why = "the search has ended"
-            return wanted
+                await self._step(evaluation)
+            reason = "the search has ended"
+            return evaluation
         finally:
-            await asyncio.shield(self._evaluator.put_back(why))
+            await asyncio.shield(self._evaluator.put_back(reason))
 
-    async def _step(self, wanted: Evaluation) -> None:
-        self._log.write("began", number=wanted.number)
-        self._parts.told(evaluation_line(wanted))
+    async def _step(self, evaluation: Evaluation) -> None:
+        self._log.write("began", number=evaluation.number)
+        self._parts.tell(evaluation_line(evaluation))
         began_s = time.monotonic()
         try:
-            outcome = await self._attempts.outcome(wanted, self._seed)
+            outcome = await self._attempts.outcome(evaluation, self._seed)
         except KnobsChanged as changed:
             for name in changed.names:
-                self._parts.told(f"{name} was changed by someone else: the search lets go of it")
+                self._parts.tell(f"{name} was changed by someone else: the search lets go of it")
                 self._tuning.release(name)
                 write_event(self._log, Released(name))
             self._parts.changed()
             return
         except ConditionsChanged as changed:
-            await self._conditions_changed(wanted, changed.change, time.monotonic() - began_s)
+            await self._conditions_changed(evaluation, changed.change, time.monotonic() - began_s)
             return
         outcome = replace(outcome, took=max(round(time.monotonic() - began_s, 1), 0.1))
         self._tuning.tell(outcome)
         write_event(self._log, self._tuning.events[-1])
-        self._parts.told(outcome_line(wanted, outcome))
+        self._parts.tell(outcome_line(evaluation, outcome))
         self._parts.changed()
 
-    async def _conditions_changed(self, wanted: Evaluation, change: Change, took_s: float) -> None:
+    async def _conditions_changed(self, evaluation: Evaluation, change: Change, took_s: float) -> None:
         """Discards the evaluation. Raises Stopped where no conditions last long enough for a search."""
-        self._parts.told(f"   {wanted.number}: discarded, and made again: {change.words}")
+        self._parts.tell(f"   {evaluation.number}: discarded, and made again: {change.words}")
         self._tuning.conditions_changed(change.words, max(round(took_s, 1), 0.1))
         write_event(self._log, self._tuning.events[-1])
         self._parts.changed()
         if change.stopped:
-            self._parts.told(f"waiting for the load, {duration(_LOAD_S)} at most")
+            self._parts.tell(f"waiting for the load, {duration(_LOAD_S)} at most")
             if not await self._parts.load_runs(_LOAD_S):
                 raise Stopped(change.words, "start the load, then `pgtop-tune tune --resume`")
         check_conditions(self._tuning.events[self._begun :])

@@ -60,7 +60,7 @@ async def made_by_experiment(directory: Path, database: str, make: Callable[[], 
         parts = ExperimentParts(
             load=cast(LoadRun, None), keeper=FrameKeeper(), cpu=SurroundingsMeter(), doors=cast(Any, None), targets={},
             profiles=load_profiles().known, open_sql_session=lambda: open_sql_session(resolve(database)),
-            make_data=made, free_bytes=cast(Any, None), unsafe=False, confirmed=frozenset(), told=lambda line: None,
+            make_data=made, free_bytes=cast(Any, None), unsafe=False, confirmed=frozenset(), tell=lambda line: None,
         )  # fmt: skip
         try:
             await StageData(begun, log, parts).make(plan.stages[0])

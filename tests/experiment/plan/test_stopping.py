@@ -92,7 +92,7 @@ async def ran(
         parts = ExperimentParts(
             load=cast(LoadRun, None), keeper=Frames(), cpu=SurroundingsMeter(), doors=server, targets={},
             profiles=load_profiles().known, open_sql_session=server.session, make_data=made, free_bytes=free,
-            unsafe=False, confirmed=frozenset(), told=lambda line: None,
+            unsafe=False, confirmed=frozenset(), tell=lambda line: None,
         )  # fmt: skip
         try:
             await ExperimentRun(begun, log, parts).measure()

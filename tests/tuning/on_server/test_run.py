@@ -182,7 +182,7 @@ def test_a_server_that_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pyt
 
     def crashed(wanted: Evaluation, seed: int) -> None:
         if wanted.number == 6 and not asked:
-            raise Disturbed("the server was restarted", gone=True)
+            raise Disturbed("the server was restarted", has_ended=True)
 
     async def answers() -> None:
         asked.append(1)

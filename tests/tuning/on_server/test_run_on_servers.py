@@ -79,7 +79,7 @@ def run(directory: Path, servers: Servers, plan: TuningPlan = PLAN, **parts: obj
         with ExperimentLog(directory) as log:
             write_first(log, "", REQUEST, plan, GUARDS, (), workers=servers.there)
     kept = kept_tuning(directory)
-    given = ServersParts(measure=servers.measure, servers=servers.servers, stop_file=None, told=lambda line: None)
+    given = ServersParts(measure=servers.measure, servers=servers.servers, stop_file=None, tell=lambda line: None)
     with ExperimentLog(directory) as log:
         search = TuningOnServers(
             replayed(kept),

@@ -309,7 +309,7 @@ class ExperimentSession:
             free_bytes=lambda: self._free_bytes(conninfo),
             unsafe=self._live.allow_unsafe,
             confirmed=self._live.confirmed,
-            told=tell,
+            tell=tell,
         )
         run = ExperimentRun(self._outcome, self._log, parts)
         if abandon:

@@ -252,7 +252,7 @@ async def _gone_on(workers: Workers, log: ExperimentLog, asked: Asked, servers: 
     try:
         if not abandon:
             await RunOnServers(
-                outcome, log, servers, CellOnServer(run=made, servers=workers.servers, told=tell)
+                outcome, log, servers, CellOnServer(run=made, servers=workers.servers, tell=tell)
             ).measure()
     except (PgtopError, asyncio.CancelledError) as problem:
         log.write("ended", why=unfinished(problem))

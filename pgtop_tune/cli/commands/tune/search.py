@@ -136,7 +136,7 @@ async def _searched(
         unit = asked.request("evaluation", plan=plan, request=request, evaluation=to_builtins(wanted))
         return _outcome(await workers.run(server, unit), server)
 
-    parts = ServersParts(measure=measure, servers=workers.servers, stop_file=stop_file, told=tell)
+    parts = ServersParts(measure=measure, servers=workers.servers, stop_file=stop_file, tell=tell)
     run = TuningOnServers(replayed(kept), kept.plan, kept.guards.allowed, log, servers, parts)
     try:
         result: Result = await run.run()
@@ -412,7 +412,7 @@ async def _search(
         load_runs=session.load_runs,
         free_bytes=session.free_bytes,
         stop_file=request.stop_file,
-        told=tell,
+        tell=tell,
         changed=changed,
     )
     async with evaluator_of(

@@ -407,7 +407,7 @@ async def beginning(session: TuningSession, wanted: SearchRequest) -> Beginning:
     request, knobs = wanted.request, wanted_knobs(wanted.knobs, wanted.groups)
     of_machine = any(map(is_machine_knob, wanted.knobs)) or any(map(is_machine_group, wanted.groups))
     found = await session.parameters((*GUARDED, *PARAMETERS, *(knob.name for knob in knobs)))
-    space = knob_space(knobs, found, allow_restart=request.allow_restart, asked=bool(wanted.knobs))
+    space = knob_space(knobs, found, allow_restart=request.allow_restart, by_name=bool(wanted.knobs))
     space = await session.without_refused(space)
     if of_machine or space.dimensions:
         interval = await session.loaded_interval()

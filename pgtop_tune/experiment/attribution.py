@@ -1,4 +1,4 @@
-"""Whether a difference can be put down to what was changed, where others took more beside one side. Pure.
+"""Attribution of a difference to what was changed, where others took more beside one side. Pure.
 
 On a full machine other programs get more CPU time beside the arm that uses less of it, and more of the disk. The
 difference is still attributable where it is beyond what that could have given: in proportion to the load's own, and as
@@ -50,12 +50,12 @@ class Means:
         self.sums: Final[dict[str, tuple[float, float]]] = {}
 
     def add(self, name: str, part: float, total: float) -> None:
-        """Some time more."""
+        """Add some time."""
         parts, wholes = self.sums.get(name, (0.0, 0.0))
         self.sums[name] = parts + part, wholes + total
 
     def add_metrics(self, metrics: Iterable[Metric], interval: Interval, seconds: float) -> None:
-        """The newest frame of an interval stands for so many seconds."""
+        """Add the newest frame of an interval, which stands for so many seconds."""
         for metric in metrics:
             if (value := metric(interval)) is not None:
                 self.add(metric.id, value * seconds, seconds)
@@ -67,7 +67,7 @@ class Means:
 
     @property
     def of_others(self) -> dict[str, Any]:
-        """Means of `OF_OTHERS`, by field."""
+        """Return means of `OF_OTHERS`, by field."""
         return {field: self.mean(metric.id) for field, metric in OF_OTHERS.items()}
 
 
@@ -80,7 +80,7 @@ class SurroundingsMeter:
         self._means = Means()
 
     def begin(self) -> None:
-        """Only loads that run from now on count."""
+        """Count only the loads that run from now on."""
         self._means = Means()
 
     def accept(self, step: Step) -> None:
@@ -100,7 +100,7 @@ class SurroundingsMeter:
 
     @property
     def seen(self) -> Surroundings:
-        """Since `begin`."""
+        """Return the means since `begin`."""
         foreign, busy = self._means.mean(CPU_FOREIGN.id), self._means.mean(CPU_BUSY.id)
         own_cpu = None if foreign is None or busy is None else max(busy - foreign, 0.0)
         return Surroundings(own_cpu=own_cpu, cpus=self._cpus, **self._means.of_others)
@@ -121,7 +121,7 @@ _GRANTED: Final = 2.0
 
 
 class Surroundings(Struct, frozen=True):
-    """What was seen beside a run or a block: means, CPU time in per cent of all CPUs; None where not known.
+    """Means that were seen beside a run or a block, CPU time in per cent of all CPUs; None where not known.
 
     Attributes:
         foreign: CPU time of programs besides server, load and this one, stolen time included.
@@ -141,7 +141,7 @@ class Surroundings(Struct, frozen=True):
 
 
 def over_all(sides: Sequence[Surroundings]) -> Surroundings:
-    """Means over runs or blocks."""
+    """Return means over runs or blocks."""
     means: dict[str, Any] = {name: known_mean(getattr(one, name) for one in sides) for name in ("own_cpu", *OF_OTHERS)}
     return Surroundings(cpus=max((one.cpus for one in sides), default=0), **means)
 
@@ -153,7 +153,7 @@ def known_mean(values: Iterable[float | None]) -> float | None:
 
 
 def surroundings_rows(a: Surroundings, b: Surroundings) -> list[tuple[str, str, str]]:
-    """What others took beside A and beside B, in words; rows that neither knows are left out."""
+    """Return what others took beside A and beside B, in words, without the rows that neither side knows."""
     cpus = max(a.cpus, b.cpus)
     rows = (
         ("others' CPU", a.foreign, b.foreign, lambda value: _cpu_words(value, cpus)),
@@ -172,7 +172,7 @@ def _or_unknown(formatted: Callable[[float], str], value: float | None) -> str:
 
 
 class _Source(Struct, frozen=True):
-    """What others can take.
+    """A resource that other programs can take.
 
     Attributes:
         use_of_others: Of other programs.
@@ -188,7 +188,7 @@ class _Source(Struct, frozen=True):
 
 
 def _many_points(points: float, own_points: float) -> bool:
-    """Few points are much to a load that has few itself."""
+    """Return whether so many points count; few points are much to a load that has few itself."""
     return points > (
         min(FOREIGN_POINTS, max(_LEAST_POINTS, _OWN_SHARE * own_points)) if own_points > 0.0 else FOREIGN_POINTS
     )
@@ -233,7 +233,7 @@ def attribution(
     *,
     higher_is_better: bool = True,
 ) -> tuple[str, str]:
-    """Why a difference cannot be put down to what was changed, and a remark where it can all the same; each may be "".
+    """Return why a difference is not attributable to what was changed, and a remark where it is; each may be "".
 
     Args:
         a, b: Runs or blocks of either arm.
@@ -263,5 +263,5 @@ def attribution(
 
 
 def _beyond(logs: tuple[float, float], hindered: str, explained: float) -> bool:
-    """Whether the interval lies beyond what the hindered arm could have gained; or the hindered arm is ahead."""
+    """Return whether the interval lies beyond what the hindered arm could have gained, or that arm is ahead."""
     return max(logs[0] - explained * (hindered == "A"), -logs[1] - explained * (hindered == "B")) > 0.0

@@ -59,11 +59,11 @@ class StandingValues:
         self.values: Mapping[str, str] = {}
 
     def differs(self, values: Mapping[str, str]) -> bool:
-        """Whether `to` would change anything."""
+        """Return whether `to` would change anything."""
         return dict(values) != dict(self.values)
 
     async def to(self, values: Mapping[str, str], within_s: float) -> None:
-        """Puts exactly these into force, or prolongs them; they revert by themselves after `within_s`.
+        """Put exactly these values into force, or prolong them; they revert by themselves after `within_s`.
 
         Raises:
             PgtopError: The server or the machine refused, or the server is not there.
@@ -93,7 +93,7 @@ class StandingValues:
         self.values = dict(values)
 
     async def revert(self, reason: str) -> None:
-        """Takes them out of force; a server that is away is waited for. Raises as `to`."""
+        """Take them out of force; a server that is away is waited for. Raises as `to`."""
         if self._set_id:
             until_s = time.monotonic() + _AWAY_S
             settled = await self._sets.revert_until_done(
@@ -128,7 +128,7 @@ class Configuration(Struct, frozen=True):
 
 
 def parse_configurations(texts: Sequence[str]) -> tuple[Configuration, ...]:
-    """ "big: work_mem=64MB jit=off", each; a value with blanks stands in quotes.
+    """Return "big: work_mem=64MB jit=off", each; a value with blanks stands in quotes.
 
     Raises:
         UsageProblem: It is not of that form, or two have the same name.
@@ -164,7 +164,7 @@ def _parsed(text: str) -> Configuration:
 def check_configurations(
     configurations: Sequence[Configuration], parameters: Mapping[str, Parameter], cells: Sequence[RunCell]
 ) -> None:
-    """Refuses what a series cannot put into force.
+    """Refuse what a series cannot put into force.
 
     Args:
         parameters: What the server has, by name in lower case; each name is there.
@@ -210,7 +210,7 @@ class ConfiguredRuns:
         self._first: Final[dict[str, dict[str, str]]] = {}
 
     async def check(self) -> None:
-        """Puts each into force for a moment: what the server refuses is said before anything is run.
+        """Put each into force for a moment: what the server refuses is said before anything is run.
 
         Raises:
             UsageProblem: The server refused one.
@@ -228,7 +228,7 @@ class ConfiguredRuns:
             await asyncio.shield(self._standing.revert("checked"))
 
     async def to(self, cell: RunCell) -> None:
-        """Before the run.
+        """Put the configuration of a run into force, before the run.
 
         Raises:
             PgtopError: The server refused, or is not there; or others have changed a value since.
@@ -242,7 +242,7 @@ class ConfiguredRuns:
             raise ServerProblem(lost, "the runs of a configuration would not be alike")
 
     async def lost(self, cell: RunCell) -> str:
-        """Which value of the run's configuration is no more in force, "" for none. Raises as `to`."""
+        """Return which value of the run's configuration is no longer in force; "" for none. Raises as `to`."""
         if not self._names:
             return ""
         first, now = self._first[cell.configuration], await self._shown()
@@ -250,7 +250,7 @@ class ConfiguredRuns:
         return next((f"others changed {name} from {first.get(name)} to {now.get(name)}" for name in changed_names), "")
 
     async def revert(self) -> None:
-        """After the last one. Raises as `StandingValues.revert`."""
+        """Revert the configuration, after the last run. Raises as `StandingValues.revert`."""
         await self._standing.revert("the series has ended")
 
     async def _shown(self) -> dict[str, str]:

@@ -58,17 +58,17 @@ class RunCell(Struct, frozen=True):
 
     @property
     def profile_name(self) -> str:
-        """ "" for scripts that the operator gave."""
+        """Return "" for scripts that the operator gave."""
         return "" if self.spec.scripts else self.profile.name
 
     @property
     def dataset(self) -> str:
-        """The data set the scripts run on; "" when nobody knows."""
+        """Return the data set the scripts run on; "" when nobody knows."""
         return "" if self.spec.scripts else self.profile.dataset or ("pgbench" if self.profile.builtin else "")
 
 
 class BeforeEachRun(Struct, frozen=True):
-    """What precedes each run.
+    """Steps that precede each run.
 
     Attributes:
         housekeeping: Steps, see `bench.housekeeping`.
@@ -88,10 +88,10 @@ class RunConfigurations(Protocol):
     """Puts the configuration of each run into force."""
 
     async def to(self, cell: RunCell) -> None:
-        """Before the run; raises a PgtopError where that cannot be done."""
+        """Put the configuration of a run into force; raises a PgtopError where that cannot be done."""
 
     async def lost(self, cell: RunCell) -> str:
-        """After it: why the run was not made under its configuration, or not throughout; "" where it was."""
+        """Return why a run was not made under its configuration, or not throughout; "" where it was."""
 
 
 ANSWER_S: Final = 120.0
@@ -100,7 +100,7 @@ _STARTED: Final = "SELECT extract(epoch FROM pg_postmaster_start_time())::float8
 
 @decodes
 async def until_frames_show_it(open_sql_session: Callable[[], Awaitable[SqlSession]], keeper: FrameKeeper) -> None:
-    """Waits for a frame of the server that answers now.
+    """Wait for a frame of the server that answers now.
 
     Raises:
         ConnectionProblem: It does not answer, or frames do not show it in time.
@@ -123,12 +123,12 @@ PGBENCH_FILES: Final = 3
 
 
 def shows_connections(interval: Interval) -> bool:
-    """Whether the newest frame has what `connection_room` is computed from."""
+    """Return whether the newest frame has the sections from which `connection_room` is computed."""
     return not isinstance(sections.server(interval.newest), Unavailable) and interval.now(sections.activity) is not None
 
 
 def connection_room(interval: Interval, clients: int) -> str:
-    """Why the clients will not all get a connection of this server, with numbers; "" when they will, or who knows.
+    """Return why some clients will get no connection of this server, with numbers; "" if all fit or nobody knows.
 
     Source: max_connections less superuser_reserved_connections and reserved_connections (16), neither of which binds
     a superuser, and the second no member of pg_use_reserved_connections, less the sessions that are there.
@@ -150,7 +150,7 @@ def connection_room(interval: Interval, clients: int) -> str:
 
 
 def file_room(limit: int, clients: int) -> str:
-    """Why pgbench cannot open so many connections, with numbers; "" when it can.
+    """Return why pgbench cannot open so many connections, with numbers; "" if it can.
 
     Args:
         limit: RLIMIT_NOFILE (ulimit -n), the soft one; negative is no limit.
@@ -165,7 +165,7 @@ def file_room(limit: int, clients: int) -> str:
 
 
 async def pgbench_ready(sql_session: SqlSession) -> str:
-    """What is missing of pgbench's tables that a load can do without, at a price; "" when nothing is.
+    """Return the parts of pgbench's tables that are missing and that a load can do without, at a price; "" for none.
 
     Raises:
         LoadProblem: They are not there, empty, those of an ordinary role where ours is a superuser, or other tables
@@ -256,7 +256,7 @@ class LoadRun:
         self._runs = 0
 
     async def measure(self, cell: RunCell, before: BeforeEachRun) -> RunResult:
-        """Makes the run. One that fails, or cannot begin, is a result with its reason.
+        """Make the run. One that fails, or cannot begin, is a result with its reason.
 
         Raises:
             Cancelled: A run under way was stopped; `partial` of it is its record.
@@ -290,7 +290,7 @@ class LoadRun:
             return ""
 
     async def start(self, cell: RunCell, before: BeforeEachRun = NOTHING_BEFORE) -> UnderWay:
-        """Starts a run that somebody else ends.
+        """Start a run that somebody else ends.
 
         Args:
             cell: The load.
@@ -308,12 +308,12 @@ class LoadRun:
         return UnderWay(number=await self._start(asked_run.spec), asked_run=asked_run, facts=facts, before=looked)
 
     async def finish(self, run: UnderWay) -> RunResult:
-        """Waits for a run to end, by itself or stopped, and gives its record."""
+        """Wait for a run to end, by itself or stopped, and return its record."""
         await self._runner.ended()
         return await self._record(run)
 
     async def _complete(self, cell: RunCell, spec: LoadSpec) -> AskedRun:
-        """What is asked for, once pgbench is there and takes it.
+        """Return the run that is asked for, once pgbench is there and takes it.
 
         Raises:
             LoadProblem: No pgbench, or a load that it would refuse.
@@ -323,13 +323,13 @@ class LoadRun:
         return replace(_asked(cell), spec=spec, pgbench_version=version, command=command)
 
     async def _start(self, spec: LoadSpec) -> int:
-        """Starts pgbench; the number of the run."""
+        """Start pgbench; the number of the run."""
         await self._runner.start(spec)
         self._runs += 1
         return self._runs
 
     async def _look(self, spec: LoadSpec) -> CounterReading | None:
-        """What the server counted of statements up to now; None where nobody asks for statements."""
+        """Return the server's counters of statements; None where no times of statements are asked for."""
         where = self._runner.endpoint
         return await self._clock.before(where.user, where.dbname) if spec.per_statement else None
 
@@ -344,7 +344,7 @@ class LoadRun:
         return await self._record(run)
 
     async def _record(self, run: UnderWay) -> RunResult:
-        """What was seen, once a frame has shown the end of the run."""
+        """Return the record of a run, once a frame has shown its end."""
         ended_ms = _now_ms()
         end_is_shown = await self._keeper.until(_shows_the_end(run.number), _FRAME_DEADLINE_S)
         report = self._runner.report
@@ -361,14 +361,14 @@ class LoadRun:
         return replace(record, server_times=await self._server_times(run, report))
 
     def _with_the_rest(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-        """No frame will show the end, the session has ended before: what pgbench said since is taken from itself."""
+        """Return the frames with pgbench's own last words: the session has ended, and no frame will show the end."""
         if not frames:
             return ()
         sample = self._runner.sample(frames[-1].elapsed_s)
         return frames if isinstance(sample, Unavailable) else (*frames, replace(frames[-1], bench=sample))
 
     async def _prepare_soon(self, cell: RunCell, before: BeforeEachRun) -> tuple[AskedRun, RunFacts]:
-        """`_prepare` under the configuration of the cell; after an earlier run, a server that is away is waited for."""
+        """Prepare a run under the configuration of its cell; after an earlier run, wait for a server that is away."""
         until_s = time.monotonic() + (_AWAY_S if self._runs else 0.0)
         while True:
             try:
@@ -382,7 +382,7 @@ class LoadRun:
                 await asyncio.sleep(_AGAIN_S)
 
     async def _prepare(self, cell: RunCell, before: BeforeEachRun) -> tuple[AskedRun, RunFacts]:
-        """Looks at all that the run needs, and does the housekeeping when it can begin.
+        """Look at all that the run needs, and do the housekeeping when it can begin.
 
         Returns:
             The load with the numbers that its data set gives, and the facts with what was found.
@@ -523,7 +523,7 @@ class LoadRun:
         return {"scale": str(facts.scale)}
 
     def _warn(self, *warnings: str) -> list[str]:
-        """Tells what is to be said; what is "" is not."""
+        """Tell what is to be said; what is "" is not."""
         said_warnings = [warning for warning in warnings if warning]
         for warning in said_warnings:
             self._told(f"warning: {warning}")
@@ -541,7 +541,7 @@ class LoadRun:
         return [obstacle for obstacle in obstacles if obstacle]
 
     async def _check_the_way(self, cell: RunCell) -> list[str]:
-        """Says what stands in the way to the target.
+        """Say what stands in the way to the target.
 
         Raises:
             LoadProblem: The run would surely die of it, or nobody answers there.

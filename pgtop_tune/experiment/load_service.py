@@ -56,7 +56,7 @@ _UNLIKELY: Final = "make it smaller, or free some space"
 
 
 class SeenDataSet(Struct, frozen=True):
-    """What a look at one data set found.
+    """Findings of a look at one data set.
 
     Attributes:
         title: What would be made.
@@ -172,7 +172,7 @@ class DataSetService:
         self._known: dict[str, _Dataset] = {"pgbench": _Pgbench(self), "bus": _Bus(self)}
 
     async def found(self) -> tuple[DatasetFound, ...]:
-        """Every data set, there or not.
+        """Return every data set, there or not.
 
         Raises:
             ConnectionProblem: The server is not there.
@@ -194,7 +194,7 @@ class DataSetService:
         return (await self._look(plan))[0]
 
     async def make(self, plan: MakingPlan, *, replace: bool, tell: Callable[[MakingProgress], None]) -> DataSetMade:
-        """Makes a data set; when the task is cancelled, nothing of it runs any more when this returns.
+        """Make a data set; when the task is cancelled, nothing of it runs any more when this returns.
 
         Raises:
             LoadProblem: Something would be lost and `replace` is not set; the disk is too small; the maker's words.
@@ -227,7 +227,7 @@ class DataSetService:
         return DataSetMade(look.title, done.steps_s, done.total_s)
 
     async def _look(self, plan: MakingPlan) -> tuple[MakingPreview, SeenDataSet]:
-        """Raises a LoadProblem when the disk is too small."""
+        """Raise a LoadProblem when the disk is too small."""
         sql_session = await self.open_sql_session()
         try:
             look = await self._known[plan.dataset].look(sql_session, plan.size)
@@ -374,7 +374,7 @@ class LoadService:
         self._go(make())
 
     async def aclose(self) -> None:
-        """Ends everything; nothing waits for frames any more."""
+        """End everything; nothing waits for frames any more."""
         self._keeper.close()
         if self._task is not None:
             self._task.cancel()
@@ -402,7 +402,7 @@ class LoadService:
         self._task = asyncio.create_task(self._guarded(work))
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """What goes wrong is told, and does not stay under way."""
+        """Run the work; a failure is shown, and the work does not stay under way."""
         problem = ""
         try:
             await work

@@ -42,7 +42,7 @@ _TWICE: Final = 1.0
 
 
 def known_floor(frame: Frame, run: BenchRun) -> NoiseFloor | None:
-    """Of this machine and load; None where it was never measured. Blocking.
+    """Return the noise floor of this machine and load; None where it was never measured. Blocking.
 
     Args:
         frame: The newest, for machine, server and data.
@@ -54,7 +54,7 @@ def known_floor(frame: Frame, run: BenchRun) -> NoiseFloor | None:
 
 
 class SeenInTime(Struct, frozen=True):
-    """What pairs of blocks show in a time.
+    """The differences that pairs of blocks show in a time.
 
     Attributes:
         sentence: For the operator.
@@ -69,7 +69,7 @@ class SeenInTime(Struct, frozen=True):
 
 
 def seen_in(floor: NoiseFloor, for_s: float, pair_s: float, quick_s: float) -> SeenInTime:
-    """The smallest difference that the always-valid interval of so many pairs excludes. Pure.
+    """Return the smallest difference that the always-valid interval of so many pairs excludes. Pure.
 
     Args:
         for_s: For pairs.
@@ -113,7 +113,7 @@ _DRIFT_S: Final = 600.0
 
 
 class SecondSeen(Struct, frozen=True):
-    """What weighed on a second of a run besides the load.
+    """Weights on a second of a run besides the load.
 
     Attributes:
         writing: A checkpoint wrote; None where that is not known.
@@ -129,7 +129,7 @@ Seen = dict[int, SecondSeen]
 
 
 class Floor(Struct, frozen=True):
-    """What a continuous run showed.
+    """Findings of a continuous run.
 
     Attributes:
         kept: For the noise store.
@@ -145,7 +145,7 @@ class Floor(Struct, frozen=True):
 
 
 class Visible(Struct, frozen=True):
-    """What it takes to see a difference.
+    """The pairs and runs that it takes to see a difference.
 
     Attributes:
         share: The difference.
@@ -161,7 +161,7 @@ class Visible(Struct, frozen=True):
 
 
 def seen_of(frames: Iterable[Frame], number: int) -> Seen:
-    """What frames tell of the seconds of one run, from its first frame on."""
+    """Return what frames tell of the seconds of one run, from its first frame on."""
     seconds_seen: Seen = {}
     past: list[Frame] = []
     began_s: float | None = None
@@ -181,7 +181,7 @@ def seen_of(frames: Iterable[Frame], number: int) -> Seen:
 
 
 def floor_of(run: ComparedRun, seconds_seen: Seen, coin: random.Random) -> Floor:
-    """The floor that a continuous run shows.
+    """Return the floor that a continuous run shows.
 
     Args:
         seconds_seen: What weighed on its seconds.
@@ -224,7 +224,7 @@ def _writing(seconds_seen: Seen, second: int) -> bool | None:
 def _pairs(
     values: Sequence[float], writing: Sequence[bool | None], length: int, coin: random.Random
 ) -> tuple[list[float], int]:
-    """Log ratios of the pairs that are alike, and how many are not; all where half of them are not."""
+    """Return log ratios of the pairs that are alike, and how many are not; all where half of them are not."""
     ratios, unlike = [], []
     for start in range(0, len(values) - 2 * length + 1, 2 * length):
         blocks = [slice(start + index * length, start + (index + 1) * length) for index in (0, 1)]
@@ -240,7 +240,7 @@ def _pairs(
 
 
 def _depth(values: Sequence[float], writing: Sequence[bool | None]) -> float | None:
-    """By which share throughput is lower while a checkpoint writes; None where it did always, or for under 10 s."""
+    """Return by which share a checkpoint lowers throughput; None where it always wrote, or for under 10 s."""
     during = [value for value, wrote in zip(values, writing, strict=True) if wrote]
     beside = [value for value, wrote in zip(values, writing, strict=True) if wrote is False]
     if min(len(during), len(beside)) < BLOCK_S:
@@ -252,7 +252,7 @@ def _depth(values: Sequence[float], writing: Sequence[bool | None]) -> float | N
 
 
 def visible(floor: NoiseFloor | None, noise: RunNoise | None) -> tuple[Visible, ...]:
-    """Differences, and what it takes to see each.
+    """Return differences, and what it takes to see each.
 
     Args:
         floor: None where no continuous run was measured.
@@ -271,14 +271,14 @@ def visible(floor: NoiseFloor | None, noise: RunNoise | None) -> tuple[Visible, 
 
 
 def pairs_needed(pair_sd: float, share: float) -> int | None:
-    """Pairs of blocks until the always-valid interval is as narrow as the difference; None beyond `MOST_PAIRS`."""
+    """Return the pairs until the always-valid interval is as narrow as the difference; None beyond `MOST_PAIRS`."""
     goal = math.log1p(share)
     pairs = range(FEWEST_PAIRS, MOST_PAIRS + 1)
     return next((n for n in pairs if bound(n, 0.05) * pair_sd / math.sqrt(n) < goal), None)
 
 
 def runs_a_side(noise: RunNoise, share: float) -> int | None:
-    """Runs on each side until the 98 % interval is as narrow as the difference; None beyond 100."""
+    """Run on each side until the 98 % interval is as narrow as the difference; None beyond 100."""
     for runs in range(1, _MOST_RUNS + 1):
         degrees = noise.degrees + 2 * (runs - 1)
         if half_width(replace(noise, degrees=degrees), runs, runs) <= share:
@@ -287,7 +287,7 @@ def runs_a_side(noise: RunNoise, share: float) -> int | None:
 
 
 def before_after_half(variance: float, before_s: int = _BEFORE_S) -> float:
-    """Half of the interval of the title's last look, as a share, with seconds of this long-run variance.
+    """Return half of the interval of the title's last look, as a share, with seconds of this long-run variance.
 
     The slope has a prior of 4 % in ten minutes, as `statistics.before_after` has it; both sides inform it:
 

@@ -61,7 +61,7 @@ class LoadTarget(Struct, frozen=True):
 
 
 def parse_endpoint(text: str) -> EndpointWords:
-    """NAME=host:port/database, each part of it optional but one; a socket directory may stand for the host.
+    """Return NAME=host:port/database, each part of it optional but one; a socket directory may stand for the host.
 
     Raises:
         UsageProblem: It is not of that form.
@@ -115,7 +115,7 @@ class PathLimit(Struct, frozen=True):
 
 
 class PathFacts(Struct, frozen=True):
-    """What a run is, and what it goes through.
+    """A run and everything it goes through.
 
     Attributes:
         clients: pgbench's -c.
@@ -148,12 +148,12 @@ class PathFacts(Struct, frozen=True):
 
 
 def limits(facts: PathFacts) -> tuple[PathLimit, ...]:
-    """What is in the way, in the order of the rules; empty when nothing is known to be."""
+    """Return the limits in the way, in the order of the rules; empty where none is known."""
     return tuple(limit for rule in RULES for limit in rule(facts))
 
 
 def pooler_at(sample: PoolerSample | Unavailable, name: str, host: str, port: int) -> Pooler | None:
-    """The pooler a load goes through: the one called like the endpoint, else the one that listens there.
+    """Return the pooler a load goes through: the one called like the endpoint, else the one that listens there.
 
     A proxy before a pooler has a port of its own: there the name decides.
     """
@@ -171,7 +171,7 @@ def _of_loopback(host: str) -> str:
 
 
 def pool_mode(console: ConsoleSample, database: str, user: str) -> str:
-    """How the pool of that database and user lends its connections; "" where it is not told."""
+    """Return how the pool of that database and user lends its connections; "" where the console does not tell it."""
     pools = [pool for pool in console.pools if pool.database == database]
     modes = [pool.pool_mode for pool in pools if pool.user == user] + [pool.pool_mode for pool in pools]
     modes += [row.pool_mode for row in console.databases if database in (row.name, row.database)]
@@ -268,14 +268,14 @@ def _files(facts: PathFacts) -> Iterator[PathLimit]:
 
 
 def _of_pooler(facts: PathFacts) -> int:
-    """A client is one file, a server connection another."""
+    """Return the open files of a pooler: a client is one, a server connection another."""
     shares = [] if facts.console is None else server_shares(facts.console, [(facts.database, facts.user)])
     servers = sum(share.most or 0 for share in shares)
     return facts.clients + servers + _OWN_FILES
 
 
 def _ports(facts: PathFacts) -> Iterator[PathLimit]:
-    """Each connection takes a port of the machine it is opened on, and for some time after it was closed."""
+    """Yield the limit of ports: each connection takes one, and for some time after it was closed."""
     ports = facts.ports
     proxied = any(process.name == _PROXY for process in facts.processes)
     if ports is None or not (facts.tcp or proxied):
@@ -325,7 +325,7 @@ _ANSWER_S: Final = 10.0
 
 
 async def unreachable(endpoint: LoadEndpoint) -> str:
-    """Why nobody takes a connection there, in libpq's words; "" when somebody does, or only libpq knows the address."""
+    """Return why no server answers there, in libpq's words; "" if one does, or only libpq knows the address."""
     if not endpoint.host or "," in endpoint.host or "PGHOSTADDR" in endpoint.env:
         return ""
     return await asyncio.to_thread(_refusal, endpoint.host, endpoint.port)
@@ -349,13 +349,13 @@ def _refusal(host: str, port: int) -> str:
 
 
 def poolers_looked_at(interval: Interval) -> bool:
-    """Whether every pooler that was named has been asked once, whatever came of it."""
+    """Return whether every configured pooler has been asked once."""
     sample = interval.newest.pooler
     return isinstance(sample, Unavailable) or all(pooler.console != NOT_YET for pooler in sample.poolers)
 
 
 async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, from_here: bool = True) -> PathFacts:
-    """What is known of the way to the target.
+    """Return what is known of the way to the target.
 
     Args:
         target: Where the load is sent.
@@ -392,7 +392,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _places(endpoint: LoadEndpoint, pooler: Pooler | None, console: ConsoleSample | None) -> list[tuple[str, int]]:
-    """Where the load goes, where its pooler listens, and where that pooler leads to."""
+    """Return the addresses of the load, of its pooler, and of the servers behind that pooler."""
     places = [(endpoint.host, endpoint.port)]
     if pooler is not None and pooler.port is not None:
         places.append((pooler.host, pooler.port))

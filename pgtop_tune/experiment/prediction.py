@@ -1,4 +1,4 @@
-"""What a change can bring, before it is made: a bound by arithmetic, a likely value from earlier trials, and a score.
+"""Prediction of what a change can bring: a bound by arithmetic, a likely value from earlier trials, and a score.
 
 Of a closed loop of clients that think no time, removing r of a transaction's L milliseconds gives at most
 
@@ -70,7 +70,7 @@ class _Row(Struct, frozen=True):
 
 
 def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) -> Cap | None:
-    """The limit that is reached first; None where none is known that these waits leave as it is.
+    """Return the limit that is reached first; None where none is known that these waits leave as it is.
 
     Args:
         reach: As `advice.reach.reach_of` gives it.
@@ -86,7 +86,7 @@ def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) 
 
 
 def _by_cores(interval: Interval, budget: LatencyBudget, saved_ms: float) -> float | None:
-    """Less waiting is fewer system calls: a millisecond of it that goes takes one of the kernel's along at most."""
+    """Return the limit of the cores: a millisecond of waiting that goes takes one of the kernel's along at most."""
     cpu, use = interval.now(sections.cpu), cpu_of_load(interval, WAITS_WINDOW_S)
     cpu_ms = sum(part.ms for part in budget.parts if part.label == CPU)
     if cpu is None or not cpu.cores or cpu_ms <= 0.0 or budget.tps <= 0.0:
@@ -96,7 +96,7 @@ def _by_cores(interval: Interval, budget: LatencyBudget, saved_ms: float) -> flo
 
 
 def _by_flushes(interval: Interval, budget: LatencyBudget, _saved_ms: float) -> float | None:
-    """A flush takes the commits along that came while the one before was under way: half of the clients at best."""
+    """Return the limit of flushes: each takes along the commits since the one before, half of the clients at best."""
     flushes, most = WAL_FLUSHES(interval), MOST_FLUSHES(interval)
     if flushes is None or flushes < _FEWEST_FLUSHES or most is None or budget.tps <= 0.0:
         return None
@@ -192,12 +192,12 @@ class Prediction(Struct, frozen=True):
 
     @property
     def nothing(self) -> bool:
-        """Whether the parameters cannot bring anything worth measuring."""
+        """Return whether the parameters cannot bring anything worth measuring."""
         return self.most is not None and self.most < _NOTHING
 
 
 class Score(Struct, frozen=True):
-    """How earlier predictions did: so many of so many inside."""
+    """The score of earlier predictions: how many of those that can be scored were right."""
 
     inside: int
     scored: int
@@ -206,7 +206,7 @@ class Score(Struct, frozen=True):
 def predict(
     interval: Interval, names: Sequence[str], values: Sequence[tuple[str, str]], trials: Iterable[Trial], load: str
 ) -> Prediction | None:
-    """What changing these parameters can bring under the load that runs; None where nothing can be said.
+    """Predict what changing these parameters can bring under the load that runs; None where nothing can be said.
 
     Args:
         interval: Of the load, with a latency budget.
@@ -253,12 +253,12 @@ def _bound(interval: Interval, budget: LatencyBudget, names: Sequence[str]) -> P
 
 
 def inside(trial: Trial) -> bool | None:
-    """Whether a trial ended where it was predicted; None where nothing was predicted, or nothing found."""
+    """Return whether a trial ended where it was predicted; None without a prediction or an interval."""
     return None if trial.predicted is None else inside_bounds(trial.predicted, trial.low, trial.high)
 
 
 def inside_bounds(prediction: Prediction, low: float | None, high: float | None) -> bool | None:
-    """Whether an interval reaches the bound or lies below it and, where a value was likely, overlaps with its range.
+    """Return whether an interval reaches the bound or lies below it, and overlaps with the range of likely values.
 
     None where there is no interval, or where neither a bound nor a value was told: such a prediction cannot be wrong.
     """
@@ -272,14 +272,14 @@ def inside_bounds(prediction: Prediction, low: float | None, high: float | None)
 
 
 def score(trials: Iterable[Trial]) -> Score:
-    """Of the newest trials that can be scored."""
+    """Return the score of the newest trials that can be scored."""
     newest = sorted(trials, key=lambda trial: trial.at_ms, reverse=True)
     verdicts = [is_inside for trial in newest if (is_inside := inside(trial)) is not None][:SCORED]
     return Score(inside=sum(verdicts), scored=len(verdicts))
 
 
 def prediction_words(prediction: Prediction) -> str:
-    """One sentence: "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"."""
+    """Return one sentence: "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"."""
     sentences = []
     if prediction.most is not None:
         if prediction.most >= _MOST:
@@ -305,7 +305,7 @@ def _ms(value: float) -> str:
 
 
 def score_words(told_score: Score) -> str:
-    """ "last 20 predictions: 17 inside"; "" without any."""
+    """Return "last 20 predictions: 17 inside"; "" without any."""
     if told_score.scored == 1:
         return f"last prediction: {'inside' if told_score.inside else 'outside'}"
     return f"last {told_score.scored} predictions: {told_score.inside} inside" if told_score.scored else ""

@@ -34,7 +34,7 @@ _AS_SHIPPED: Final = ("default", "override", "client", "session")
 
 
 class AskedRun(Struct, frozen=True):
-    """What a run was asked for.
+    """A run as it was asked for.
 
     Attributes:
         endpoint: Name.
@@ -55,7 +55,7 @@ class AskedRun(Struct, frozen=True):
 def record_of(
     asked_run: AskedRun, evidence: RunEvidence, report: BenchReport | None, output: tuple[str, str], ended_ms: int
 ) -> RunResult:
-    """The record of a run that began.
+    """Return the record of a run that began.
 
     Args:
         report: pgbench's own, None where it printed none.
@@ -108,7 +108,7 @@ def record_of(
 
 
 def record_of_nothing(asked_run: AskedRun, facts: RunFacts, problem: str, hint: str, at_ms: int) -> RunResult:
-    """The record of a run that could not begin, with the reason: a result as well."""
+    """Return the record of a run that could not begin, with the reason: a result as well."""
     doubt = Doubt(
         id="RUN-FAILED",
         verdict=RunVerdict.INVALID,
@@ -152,7 +152,7 @@ def _by_second(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
 
 
 def _by_script(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
-    """Of each of several scripts, by its name."""
+    """Return the latencies of each of several scripts, by its name."""
     names = evidence.run.scripts
     summaries = ((number, _latencies((merged,))) for number, merged in merge_scripts(evidence.latencies).items())
     return tuple(
@@ -177,7 +177,7 @@ def _host(frames: Sequence[Frame]) -> Mapping[str, Any]:
 
 
 def _server(evidence: RunEvidence) -> Mapping[str, Any]:
-    """Facts of the server and everything that was set for it, as SHOW prints it."""
+    """Return facts of the server and everything that was set for it, as SHOW prints it."""
     readings = [facts for frame in evidence.frames if not isinstance(facts := sections.server(frame), Unavailable)]
     if not readings:
         return {}

@@ -46,7 +46,7 @@ _WIDEST: Final = 0.5
 
 
 class Repetition(Struct, frozen=True):
-    """How often each cell is run.
+    """The number of runs of each cell.
 
     Attributes:
         runs: At least so often.
@@ -60,12 +60,12 @@ class Repetition(Struct, frozen=True):
 
     @property
     def most(self) -> int:
-        """Runs of each cell, at most."""
+        """Run of each cell, at most."""
         return self.runs if self.until is None else self.at_most
 
 
 def repetition(repeat: int | None, until: str | None, at_most: int | None) -> Repetition:
-    """From the words of the command line.
+    """Return the repetition that the options ask for.
 
     Raises:
         UsageProblem: They contradict each other, or are no numbers.
@@ -88,7 +88,7 @@ def _checked(option: str, number: int | None, otherwise: int) -> int:
 
 
 def parse_goal(text: str) -> float:
-    """ "±2 %", "2%" or "2" as a share.
+    """Return "±2 %", "2%" or "2" as a share.
 
     Raises:
         UsageProblem: It is none of them, or out of reach.
@@ -101,14 +101,14 @@ def parse_goal(text: str) -> float:
 
 
 def there_and_back(cells: int) -> Iterator[tuple[int, ...]]:
-    """Rounds without end: 0 … k, then k … 0."""
+    """Yield rounds without end: 0 … k, then k … 0."""
     while True:
         yield tuple(range(cells))
         yield tuple(reversed(range(cells)))
 
 
 class Repeats:
-    """Which cell is next; what was measured of each.
+    """The order of the runs, and the measurements of each cell.
 
     Args:
         cells: Each once.
@@ -128,7 +128,7 @@ class Repeats:
         self.order: list[int] = []
 
     def __iter__(self) -> Iterator[int]:
-        """Numbers of cells; a round begins when all runs before it were taken."""
+        """Yield numbers of cells; a round begins when all runs before it were taken."""
         for number, places in enumerate(there_and_back(len(self._cells))):
             if number >= self._wish.runs and (number >= self._wish.most or self.narrow or self.hopeless):
                 return
@@ -137,7 +137,7 @@ class Repeats:
                 yield cell_number
 
     def take(self, result: RunResult) -> None:
-        """The run of the newest cell."""
+        """Take the run of the newest cell."""
         cell_number = self.order[-1]
         measured = measured_run(as_json(result))
         self._runs[cell_number].append(measured)
@@ -146,11 +146,11 @@ class Repeats:
             self._loads[cell_number], self._known[cell_number] = load, history(load)
 
     def cells(self) -> tuple[CellOfRuns, ...]:
-        """What is known of each cell that was run."""
+        """Yield what is known of each cell that was run."""
         return tuple(cell for _, cell in self._measured())
 
     def _measured(self) -> Iterator[tuple[RunCell, CellOfRuns]]:
-        """Each cell that was run; its title tells it from the others."""
+        """Yield each cell that was run; its title tells it from the others."""
         of_all = zip(self._cells, self._runs, self._loads, self._known, strict=True)
         for cell, runs, load, history_spread in of_all:
             if runs:
@@ -159,7 +159,7 @@ class Repeats:
                 yield cell, replace(cell_of_runs, title=", ".join(filter(None, (cell_of_runs.title, *where))))
 
     def by_configuration(self) -> dict[str, dict[str, CellOfRuns]]:
-        """Of each load its cells by the name of their configuration; empty without configurations."""
+        """Return the cells of each load by the name of their configuration; empty without configurations."""
         loads: dict[str, dict[str, CellOfRuns]] = {}
         for cell, measured in self._measured():
             if cell.configuration:
@@ -169,17 +169,17 @@ class Repeats:
 
     @property
     def narrow(self) -> bool:
-        """Whether the interval of each cell is as narrow as wished."""
+        """Return whether the interval of each cell is as narrow as wished."""
         return self._wish.until is not None and all(cell.narrow(self._wish.until) for cell in self.cells())
 
     @property
     def hopeless(self) -> bool:
-        """Whether the interval of a cell will not become narrow, or means nothing, however often it is run."""
+        """Return whether the interval of a cell will never become narrow, or means nothing."""
         bound = any(all(run.bound_by_generator for run in runs) for runs in self._runs)
         return bound or any(cell.half is None for cell in self.cells())
 
     def outcome(self) -> tuple[str, ...]:
-        """How the wish for narrow intervals ended, a line for each cell that missed it."""
+        """Return how the wish for narrow intervals ended, a line for each cell that missed it."""
         goal = self._wish.until
         if goal is None:
             return ()
@@ -188,7 +188,7 @@ class Repeats:
         return (*missed, *(f"{title}: pgbench was the limit, repeats say nothing of the server" for title in bound))
 
     def keep(self) -> str:
-        """Hands what the runs of each cell show to the noise store; what went wrong, one line, or ""."""
+        """Hand what the runs of each cell show to the noise store; what went wrong, one line, or ""."""
         problems = [
             remember(load, to_keep(runs))
             for runs, load in zip(self._runs, self._loads, strict=True)
@@ -197,7 +197,7 @@ class Repeats:
         return next(filter(None, problems), "")
 
     def as_json(self) -> dict[str, Any]:
-        """For the object of the series."""
+        """Return the part of the series' object."""
         cells = [plain(cell) | {"interval": plain(cell.interval)} for cell in self.cells()]
         return {"order": list(self.order), "cells": cells}
 
@@ -215,7 +215,7 @@ def _missed(cell: CellOfRuns, goal: float) -> str:
 
 
 def load_before(facts: Sequence[Fact], cell: RunCell, *, several: bool, machine: str) -> LoadFingerprint | None:
-    """What the noise of a cell belongs to, before its first run; None where too little is known.
+    """Return the fingerprint that a cell's noise is kept under, before its first run; None where too little is known.
 
     Args:
         facts: Of the server, its machine and its data.
@@ -242,7 +242,7 @@ def load_before(facts: Sequence[Fact], cell: RunCell, *, several: bool, machine:
 
 
 def check_length(cells: Sequence[RunCell], wish: Repetition) -> None:
-    """Refuses a goal for runs that are too short to have an interval.
+    """Refuse a goal for runs that are too short to have an interval.
 
     Raises:
         UsageProblem: Names the length that it takes.
@@ -258,7 +258,7 @@ def check_length(cells: Sequence[RunCell], wish: Repetition) -> None:
 def check_goal(
     cells: Sequence[RunCell], loads: Sequence[LoadFingerprint | None], wish: Repetition, warm_up_s: int = 0
 ) -> None:
-    """Refuses a goal that the known noise of these loads puts out of reach.
+    """Refuse a goal that the known noise of these loads puts out of reach.
 
     Args:
         loads: Of each cell; None where too little is known.

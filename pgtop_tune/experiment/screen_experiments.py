@@ -121,7 +121,7 @@ class SwitchbackService:
         return "" if server is None else server.system_identifier
 
     def _with_noise(self, preview: ExperimentPreview, run: BenchRun) -> ExperimentPreview:
-        """What is known of the noise of this machine and load."""
+        """Return the preview with the known noise of this machine and load."""
         from pgtop_tune.experiment.noise_floor import PAIR_S, SHARES, known_floor, pairs_needed
 
         floor = None if self._newest is None else known_floor(self._newest, run)
@@ -181,7 +181,7 @@ class SwitchbackService:
         self._task = asyncio.create_task(self._run(experiment))
 
     async def _run(self, experiment: Switchback) -> None:
-        """What goes wrong is told, and does not stay under way."""
+        """Run the experiment; a failure is shown, and the experiment does not stay under way."""
         problem = ""
         try:
             await experiment.run()
@@ -212,7 +212,7 @@ class SwitchbackService:
             await asyncio.wait([task])
 
     async def aclose(self) -> None:
-        """Ends it with the session."""
+        """End it with the session."""
         await self.stop()
 
 
@@ -264,7 +264,7 @@ class _Watch:
         self._problem = ""
 
     def taken(self, state: SwitchbackState) -> ExperimentState:
-        """The next state of the screen."""
+        """Return the next state of the screen."""
         judged = self._shown.take(state)
         if judged:
             self._write(state)
@@ -274,7 +274,7 @@ class _Watch:
         return replace(newest, details=f"{newest.details}\n{self._problem}") if newest.details else newest
 
     def _tell_switch(self, state: ExperimentState) -> None:
-        """A tick where another arm begins, and where the last one ends."""
+        """Put a tick on the tape where another arm begins, and where the last one ends."""
         if state.arm and state.arm_since_ms != self._arm_since_ms:
             self._arm_since_ms = state.arm_since_ms
             self._tick(state.arm_words)
@@ -283,7 +283,7 @@ class _Watch:
             self._tick(f"A/B {state.ending}")
 
     def _tell_spoiled(self, state: SwitchbackState) -> None:
-        """Once of each pair in which somebody else changed what is compared: the tape leaves out such changes."""
+        """Tell once of each pair in which somebody else changed what is compared: the tape leaves out such changes."""
         pair = state.pairs[-1] if state.pairs else None
         if pair is not None and pair.spoiled and pair.number != self._spoiled:
             self._spoiled = pair.number
@@ -359,7 +359,7 @@ class OtherExperiments:
             self._looking = None
 
     def _found(self, server: ServerKey) -> tuple[RunningExperiment | None, RunningExperiment | None]:
-        """The experiment that was shown, as it is now, and the newest other one that goes on here. Blocking."""
+        """Return the experiment that was shown, as it is now, and the newest other one that goes on here. Blocking."""
         other_experiments = [experiment for experiment in running_experiments() if experiment.key != self._ours]
         shown_before = self._shown
         same = None if shown_before is None else _same(shown_before, other_experiments)
@@ -383,7 +383,7 @@ class OtherExperiments:
             self._tell_switch(newest)
 
     def _tell_switch(self, experiment: RunningExperiment) -> None:
-        """A tick where another arm began, and where the last one ended."""
+        """Put a tick on the tape where another arm began, and where the last one ended."""
         state = experiment.state
         if state.kind not in _SWITCHED:
             return
@@ -409,7 +409,7 @@ class OtherExperiments:
 
 
 def _same(shown_before: RunningExperiment, experiments: Sequence[RunningExperiment]) -> RunningExperiment | None:
-    """The same experiment as its program told it last; None where the program is gone without a last word."""
+    """Return the shown experiment as its program wrote it last; None where the program was killed."""
     same = next(
         (
             experiment

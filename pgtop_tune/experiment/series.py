@@ -28,7 +28,7 @@ _MOST: Final = 100
 
 
 class Steps(Struct, frozen=True):
-    """What changes from run to run.
+    """The option of a load that changes from run to run.
 
     Attributes:
         axis: "clients" or "rate".
@@ -39,7 +39,7 @@ class Steps(Struct, frozen=True):
     values: tuple[float, ...]
 
     def specs(self, spec: LoadSpec) -> tuple[LoadSpec, ...]:
-        """The load at each step."""
+        """Return the load at each step."""
         return tuple(_AXES[self.axis](spec, value) for value in self.values)
 
 
@@ -50,7 +50,7 @@ _AXES: Final[dict[str, Callable[[LoadSpec, float], LoadSpec]]] = {
 
 
 def parse_steps(text: str) -> Steps:
-    """clients=1,2,4,8 or rate=100,200.
+    """Return clients=1,2,4,8 or rate=100,200.
 
     Raises:
         UsageProblem: It is not of that form.
@@ -89,7 +89,7 @@ class StepCurve(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Return the name in words."""
         return " ".join(filter(None, (self.endpoint, self.configuration, self.profile)))
 
 
@@ -126,7 +126,7 @@ class Series:
         self.results: list[RunResult] = []
 
     async def measure(self) -> None:
-        """Measures all cells.
+        """Measure all cells.
 
         Raises:
             asyncio.CancelledError: It was stopped; the run under way is in the results, marked partial.
@@ -147,7 +147,7 @@ class Series:
 
 
 def curves(results: Sequence[RunResult], steps: Steps | None) -> tuple[StepCurve, ...]:
-    """One curve per endpoint, configuration and profile, each step once: of repeats the mean; none without steps."""
+    """Return a curve per endpoint, configuration and profile, with the means of repeats; none without steps."""
     if steps is None:
         return ()
     groups: dict[tuple[str, str, str], list[RunResult]] = {}
@@ -174,7 +174,7 @@ def _point(result: RunResult, axis: str) -> LoadPoint:
 
 
 def _together(repeats: Sequence[LoadPoint]) -> LoadPoint:
-    """One step: of repeats the means, over those that have a figure."""
+    """Return one step: of repeats the means, over those that have a figure."""
     if len(repeats) == 1:
         return repeats[0]
     errors = [point.error_tps for point in repeats if point.error_tps is not None]
@@ -189,7 +189,7 @@ def _together(repeats: Sequence[LoadPoint]) -> LoadPoint:
 def series_json(
     results: Sequence[RunResult], steps: Steps | None, *, single: bool, repeats: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """One object: the record itself of a single run, else all of them with their curves.
+    """Return one object: the record itself of a single run, else all of them with their curves.
 
     Args:
         repeats: The order of the runs, and what is known of each cell; None where each was run once.
@@ -218,7 +218,7 @@ def cells(
     allow_shell: bool = False,
     configurations: Sequence[str] = ("",),
 ) -> tuple[RunCell, ...]:
-    """Each endpoint with each profile at each step under each configuration, in this order.
+    """Return each endpoint with each profile at each step under each configuration, in this order.
 
     Args:
         spec: What all runs have in common.
@@ -247,7 +247,7 @@ def cells(
 
 
 def scripts_of(spec: LoadSpec, profile: Profile, *, allow_shell: bool) -> tuple[ScriptFile, ...]:
-    """What will run, with the hashes of its files.
+    """Return the scripts that will run, with the hashes of their files.
 
     Raises:
         LoadProblem: A script that is not there, or that starts programs and may not.

@@ -85,7 +85,7 @@ class ServerClock:
         self._open_sql_session = open_sql_session
 
     async def before(self, user: str, database: str) -> CounterReading:
-        """The counters now; why not, where they cannot be had."""
+        """Return the counters now; why not, where they cannot be had."""
         try:
             async with aclosing(await self._open_sql_session()) as sql_session:
                 return await _look(sql_session, user, database)
@@ -93,7 +93,7 @@ class ServerClock:
             return CounterReading({}, problem.message)
 
     async def after(self, before: CounterReading, user: str, database: str, report: BenchReport) -> ServerTimes:
-        """What the statements of the report took on the server since `before`."""
+        """Return what the statements of the report took on the server since `before`."""
         if before.problem:
             return ServerTimes(problem=before.problem)
         try:
@@ -113,7 +113,7 @@ class ServerClock:
 def matched(
     report: BenchReport, texts: Mapping[int, str], grown: Mapping[int, QueryCounters]
 ) -> tuple[StatementTimes, ...]:
-    """The statements of a report, each with what the server counted of it.
+    """Return the statements of a report, each with what the server counted of it.
 
     A statement is found by its text with all values replaced. Of a statement of several lines pgbench tells the first:
     it is found only where one statement alone begins so. Equal statements have one entry on the server: its figures are
@@ -144,7 +144,7 @@ def matched(
 
 
 def normalised(text: str) -> str:
-    """A statement as it compares: one blank between words, "?" for each value, no ";" at the end.
+    """Return a statement as it compares: one blank between words, "?" for each value, no ";" at the end.
 
     END is COMMIT: the server keeps one entry for both, under the name that came first.
     """
@@ -166,7 +166,7 @@ def _of(
 
 
 def _mean_and_deviation(rows: Sequence[QueryCounters]) -> tuple[int | None, float | None, float | None]:
-    """Calls, mean and standard deviation in ms; all None without a call."""
+    """Return calls, mean and standard deviation in ms; all None without a call."""
     calls = sum(row.calls for row in rows)
     if not calls:
         return None, None, None
@@ -176,7 +176,7 @@ def _mean_and_deviation(rows: Sequence[QueryCounters]) -> tuple[int | None, floa
 
 
 def _grown(before: QueryCounters | None, now: QueryCounters) -> QueryCounters | None:
-    """What was counted in between; None where nothing was, or the counters were reset."""
+    """Return the counts between two readings; None for none, and where the counters were reset."""
     if before is None:
         return now
     if now.calls <= before.calls:
@@ -202,7 +202,7 @@ def _counted(calls: object, total: object, deviation: object) -> QueryCounters:
 
 @decodes
 async def _with_schema(sql_session: SqlSession, statement: str) -> str:
-    """The statement with the extension's schema, quoted by the server.
+    """Return the statement with the extension's schema, quoted by the server.
 
     Raises:
         LoadProblem: The extension is not there, or where another role's functions would run as a superuser.

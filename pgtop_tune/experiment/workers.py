@@ -51,11 +51,11 @@ class Workers(Protocol):
     """Workers, one beside each server, by name. Coroutines run in one event loop."""
 
     async def servers(self) -> tuple[str, ...]:
-        """Names of those that are there now."""
+        """Return names of those that are there now."""
         ...
 
     async def run(self, server: str, request: bytes) -> bytes:
-        """The answer of one unit; cancelled, the unit is stopped and puts everything back.
+        """Return the answer of one unit; cancelled, the unit is stopped and puts everything back.
 
         Raises:
             WorkerGone: The worker is not there, or ended meanwhile.
@@ -64,7 +64,7 @@ class Workers(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Lets go of the workers; they stay."""
+        """Let go of the workers; they stay."""
         ...
 
 
@@ -94,11 +94,11 @@ class Distribution:
 
     @property
     def blocks(self) -> int:
-        """With cells that nobody has taken: so many servers have work."""
+        """Return the number of blocks with cells that nobody has taken: so many servers have work."""
         return sum(bool(cells) for cells in self._blocks.values())
 
     def has_work(self, server: str) -> bool:
-        """Whether `next` gives the server a cell."""
+        """Return whether `next` gives the server a cell."""
         return self._key_for(server) is not None
 
     def _key_for(self, server: str) -> _Key | None:
@@ -107,7 +107,7 @@ class Distribution:
         return next(iter((*own_keys, *free)), None)
 
     def next(self, server: str) -> Cell | None:
-        """The next cell of the server's block, or of one that nobody has; None where there is none now."""
+        """Return the next cell of the server's block, or of one that nobody has; None where there is none now."""
         key = self._key_for(server)
         if key is None:
             return None
@@ -115,7 +115,7 @@ class Distribution:
         return self._blocks[key].pop(0)
 
     def give_up(self, server: str) -> None:
-        """The server is gone: others may have its block."""
+        """Let other servers have the block of a server that is gone."""
         for key in [key for key, owner in self._owners.items() if owner == server]:
             del self._owners[key]
 
@@ -126,7 +126,7 @@ LOOK_S: Final = 1.0
 
 
 async def comes_back(server: str, servers: Callable[[], Awaitable[Sequence[str]]]) -> bool:
-    """Whether the worker of a server is there again in time."""
+    """Wait for the worker of a server, and return whether it came back in time."""
     deadline_s = time.monotonic() + _BACK_S
     while time.monotonic() < deadline_s:
         if server in await servers():
@@ -136,7 +136,7 @@ async def comes_back(server: str, servers: Callable[[], Awaitable[Sequence[str]]
 
 
 class CellOnServer(Struct, frozen=True, kw_only=True):
-    """How one cell is made on a server, and what is known of the servers.
+    """The way in which one cell is made on a server, and what is known of the servers.
 
     Attributes:
         run: (server, cell) → result. Raises as `Workers.run`.
@@ -171,7 +171,7 @@ class RunOnServers:
         self._began_s: Final = time.monotonic()
 
     async def measure(self) -> None:
-        """Runs all that is left.
+        """Run all that is left.
 
         Raises:
             Stopped: No server is left, or the time of the plan is over.
@@ -219,7 +219,7 @@ class RunOnServers:
             self._news.notify_all()
 
     async def _made(self, server: str, cell: Cell) -> bool:
-        """Whether the server can take another one."""
+        """Make a cell, and return whether the server can take another one."""
         self._log.write("cell_began", number=cell.number, server=server)
         self._cells.tell(f"cell {cell.number} of {len(self._plan.cells)} on {server}: {cell.words}")
         try:
@@ -260,7 +260,7 @@ _stopped: set[str] = set()
 
 
 def run_unit(identity: str, request: bytes) -> bytes:
-    """Runs one unit; its answer, a JSON object: "answer", or "problem" with a "hint".
+    """Run one unit, and return its answer, a JSON object: "answer", or "problem" with a "hint".
 
     Args:
         identity: For `stop_unit`.
@@ -295,7 +295,7 @@ def run_unit(identity: str, request: bytes) -> bytes:
 
 
 def stop_unit(identity: str) -> None:
-    """Asks a unit of this worker to put everything back and end; also one that has not begun."""
+    """Ask a unit of this worker to put everything back and end; also one that has not begun."""
     if identity in _running:
         _running[identity].send_signal("INT")
     else:
@@ -303,7 +303,7 @@ def stop_unit(identity: str) -> None:
 
 
 def answer_of(data: bytes) -> Any:
-    """What a unit answered, or its problem in words and the hint to it.
+    """Return the answer of a unit, or its problem in words and the hint to it.
 
     Raises:
         ValueError: It is no answer.
@@ -332,7 +332,7 @@ class DaskWorkers:
 
     @classmethod
     async def connected(cls, address: str) -> Self:
-        """To the scheduler at an address: "tcp://host:8786".
+        """Connect to the scheduler at an address: "tcp://host:8786".
 
         Raises:
             UsageProblem: It is no address, Dask distributed is not installed, or no scheduler is there.
@@ -357,7 +357,7 @@ class DaskWorkers:
         return tuple(await self._addresses())
 
     async def _addresses(self) -> dict[str, str]:
-        """By name; raises a UsageProblem where two have one name."""
+        """Return the addresses by name; raises a UsageProblem where two have one name."""
         try:
             assert self._client.scheduler is not None
             worker_facts = (await self._client.scheduler.identity())["workers"]
@@ -401,7 +401,7 @@ class DaskWorkers:
                 await future.cancel()
 
     async def _stopped(self, address: str, identity: str, result: asyncio.Future[bytes]) -> None:
-        """Waits until the unit has put everything back."""
+        """Wait until the unit has put everything back."""
         with suppress(Exception):
             await self._client.run(stop_unit, identity, workers=[address])
             await asyncio.wait((result,), timeout=_STOPS_S)
@@ -412,7 +412,7 @@ class DaskWorkers:
 
 
 def _answer(data: object, server: str) -> bytes:
-    """Raises UnitFailed for a problem, and for anything else than an answer."""
+    """Raise UnitFailed for a problem, and for anything else than an answer."""
     try:
         if not isinstance(data, bytes):
             raise ValueError("no bytes")

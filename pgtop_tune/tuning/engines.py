@@ -35,7 +35,7 @@ _SECTION: Final = 0.382
 
 
 def climb(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
-    """Moves `search.best` wherever a race is won."""
+    """Move `search.best` wherever a race is won."""
     clear = [
         knob
         for knob in order
@@ -47,7 +47,7 @@ def climb(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
 
 
 def _jump(search: Search, knobs: Sequence[Favoured]) -> Asking[None]:
-    """All knobs that the screen favours clearly, together."""
+    """Return all knobs that the screen favours clearly, together."""
     if len(knobs) < 2:
         return
     for steps in _STEPS:
@@ -97,7 +97,7 @@ def _along(search: Search, knob: Favoured) -> Asking[None]:
 
 
 def _try(search: Search, axis: int, level: int) -> Asking[bool]:
-    """Whether the level took the place of the one in force."""
+    """Race a level against the one in force, and return whether it took its place."""
     against = search.best
     candidate = moved(against, axis, search.space.clipped(axis, level))
     if candidate == against or (candidate, against) in search.lost or not search.allowed(candidate):
@@ -119,7 +119,7 @@ def _try(search: Search, axis: int, level: int) -> Asking[bool]:
 
 
 def _refine(search: Search, axis: int) -> Asking[None]:
-    """Golden section: the larger side of the bracket is cut until both neighbours of the level in force have lost."""
+    """Refine by golden section: cut the larger side of the bracket until both neighbours of the level have lost."""
     if not search.space.dimensions[axis].ordered:
         return
     low, high = _bracket(search, axis)
@@ -139,7 +139,7 @@ def _refine(search: Search, axis: int) -> Asking[None]:
 
 
 def _bracket(search: Search, axis: int) -> tuple[int, int]:
-    """The nearest levels on both sides that lost a race; beyond the ends of the grid where none did."""
+    """Return the nearest levels on both sides that lost a race; beyond the ends of the grid where none did."""
     now, last = search.best[axis], len(search.space.dimensions[axis].levels)
     beaten = [
         (raced.against if raced.accepted else raced.candidate)[axis]
@@ -169,7 +169,7 @@ _MOST_REFUSED: Final = 100
 
 
 def bayes() -> Engine:
-    """The engine.
+    """Return the engine.
 
     Raises:
         UsageProblem: Optuna is not installed.
@@ -211,7 +211,7 @@ def _search(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
 
 
 def _finals(search: Search, base: Point, tried: Mapping[Point, float]) -> Asking[None]:
-    """The best candidates once more; the one that is best in its fresh evaluations, if it is above 0."""
+    """Return the best candidates once more; the one that is best in its fresh evaluations, if it is above 0."""
     best, best_effect = None, 0.0
     promising = [point for point in sorted(tried, key=lambda point: -tried[point]) if tried[point] > 0.0]
     with suppress(Spent):
@@ -242,7 +242,7 @@ def _distributions(search: Search, free: list[int]) -> dict[str, BaseDistributio
 def _screened(
     search: Search, base: Point, free: list[int], study: Study, room: dict[str, BaseDistribution]
 ) -> dict[Point, float]:
-    """The screen's rows, told to the study as trials."""
+    """Return the screen's rows, told to the study as trials."""
     from optuna.trial import create_trial
 
     values: dict[Point, float] = {}
@@ -273,7 +273,7 @@ BY_NAME: Final[Mapping[str, Callable[[], Engine]]] = MappingProxyType({"climb": 
 
 
 def engine(name: str) -> Engine:
-    """Ready to be run.
+    """Return the engine, ready to be run.
 
     Raises:
         UsageProblem: There is none of this name, or its optional packages are missing.

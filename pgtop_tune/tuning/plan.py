@@ -1,4 +1,4 @@
-"""What a search is asked to do. Kept with its journal: a search is replayed from the plan and what it was told."""
+"""The plan of a search. It is kept in the journal: a search is replayed from the plan and from what it was told."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
 
     @property
     def separate(self) -> bool:
-        """Its values cannot be switched within one run of a load."""
+        """Return whether its values cannot be switched within one run of a load."""
         return self.restart or self.machine
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
 
 
 class KnobSpace(Struct, frozen=True):
-    """What may be searched.
+    """The knobs that may be searched.
 
     Attributes:
         dimensions: In the order of the parameter screen.
@@ -67,7 +67,7 @@ class KnobSpace(Struct, frozen=True):
     left_out: tuple[tuple[str, str], ...]
 
     def beside(self, more: KnobSpace) -> KnobSpace:
-        """Both together."""
+        """Return both together."""
         return KnobSpace((*self.dimensions, *more.dimensions), (*self.left_out, *more.left_out))
 
 
@@ -86,11 +86,11 @@ class Space(Struct, frozen=True, dict=True):
 
     @cached_property
     def start(self) -> Point:
-        """The values in force before the search."""
+        """Return the values in force before the search."""
         return tuple(dimension.start for dimension in self.dimensions)
 
     def axis(self, name: str) -> int:
-        """Of a knob, in the order of the dimensions.
+        """Return the index of a knob, in the order of the dimensions.
 
         Raises:
             KeyError: There is no such knob.
@@ -101,46 +101,46 @@ class Space(Struct, frozen=True, dict=True):
         raise KeyError(name)
 
     def values(self, point: Point) -> dict[str, str]:
-        """Value by name."""
+        """Return value by name."""
         return {
             dimension.name: dimension.levels[level] for dimension, level in zip(self.dimensions, point, strict=True)
         }
 
     def differing(self, first: Point, second: Point) -> tuple[int, ...]:
-        """Places of the dimensions that differ."""
+        """Return places of the dimensions that differ."""
         return tuple(axis for axis, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
 
     def differing_names(self, first: Point, second: Point) -> list[str]:
-        """Names of the dimensions that differ."""
+        """Return names of the dimensions that differ."""
         return [self.dimensions[axis].name for axis in self.differing(first, second)]
 
     def restarts(self, first: Point, second: Point) -> bool:
-        """Whether going from one point to the other takes a restart."""
+        """Return whether going from one point to the other takes a restart."""
         return any(self.dimensions[axis].restart for axis in self.differing(first, second))
 
     def separate(self, first: Point, second: Point) -> bool:
-        """Whether the two are measured in blocks that have a load of their own."""
+        """Return whether the two points are measured in blocks that have a load of their own."""
         return any(self.dimensions[axis].separate for axis in self.differing(first, second))
 
     def clipped(self, axis: int, level: int) -> int:
-        """The nearest level that exists."""
+        """Return the nearest level that exists."""
         return min(max(level, 0), len(self.dimensions[axis].levels) - 1)
 
     def at_start(self, point: Point, axes: Iterable[int]) -> Point:
-        """The point with these dimensions as they were before the search."""
+        """Return the point with these dimensions as they were before the search."""
         back = set(axes)
         return tuple(self.start[axis] if axis in back else level for axis, level in enumerate(point))
 
 
 def moved(point: Point, axis: int, level: int) -> Point:
-    """The point with another level in one dimension."""
+    """Return the point with another level in one dimension."""
     return (*point[:axis], level, *point[axis + 1 :])
 
 
 def log_grid(
     start: float, low: float, high: float, *, factor: float = 2.0, each_way: int = 8, integer: bool = True
 ) -> tuple[list[float], int]:
-    """Numbers start · factor^i between both ends, the ends included where the grid is cut there; and start's index.
+    """Return numbers start · factor^i between both ends, with the ends where the grid is cut; and start's index.
 
     Args:
         start: Above 0; kept as it is.
@@ -183,7 +183,7 @@ class Constraint(Struct, frozen=True, kw_only=True):
     unit: str = ""
 
     def broken(self, figures: Mapping[str, float]) -> str:
-        """The limit and the figure in words; "" where the figure holds it or was not measured."""
+        """Return the limit and the figure in words; "" where the figure holds it or was not measured."""
         value = figures.get(self.figure)
         if value is None:
             return ""
@@ -223,7 +223,7 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
     predictions: dict[str, Prediction] = field(default_factory=dict)
 
     def cost_of(self, axes: Iterable[int]) -> float:
-        """Of one evaluation whose arms differ in these knobs."""
+        """Return the cost of one evaluation whose arms differ in these knobs."""
         knobs = [self.space.dimensions[axis] for axis in axes]
         if any(knob.restart for knob in knobs):
             return self.restart_cost

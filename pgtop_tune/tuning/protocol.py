@@ -51,7 +51,7 @@ from pgtop_tune.tuning.search import (
 
 
 class Ending(StrEnum):
-    """What a search found."""
+    """The ending of a search."""
 
     BETTER = "better"
     START_KEPT = "start kept"
@@ -114,7 +114,7 @@ class Ranked(Struct, frozen=True):
 
 
 def rank(plan: TuningPlan) -> Ranked:
-    """All knobs of the plan."""
+    """Return all knobs of the plan."""
     tried, left_out = [], []
     for axis, dimension in enumerate(plan.space.dimensions):
         prediction = plan.predictions.get(dimension.name)
@@ -128,7 +128,7 @@ def rank(plan: TuningPlan) -> Ranked:
 
 
 def score(plan: TuningPlan, races: Iterable[Raced]) -> Score:
-    """How many races of a single knob ended within their prediction; those that had none do not count."""
+    """Score the races of a single knob against their predictions; races without one do not count."""
     verdicts = []
     for raced in races:
         axes = plan.space.differing(raced.candidate, raced.against)
@@ -180,7 +180,7 @@ Event: TypeAlias = Told | Released | NewConditions
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """How far a search is.
+    """The progress of a search.
 
     Attributes:
         values: Of the best so far, by knob that differs from the start.
@@ -224,7 +224,7 @@ class Tuning:
         events: Iterable[Event],
         allowed: Callable[[Mapping[str, str]], bool] = lambda values: True,
     ) -> Tuning:
-        """A search that was told all this, as it stood then.
+        """Return a search that was told all this, as it stood then.
 
         Raises:
             JournalProblem: This program would have asked for other evaluations.
@@ -249,16 +249,16 @@ class Tuning:
         self.tell(event.outcome)
 
     def next(self) -> Evaluation | Result:
-        """The evaluation that is wanted, the same until its outcome is told; or the result."""
+        """Return the evaluation that is wanted, the same until its outcome is told; or the result."""
         return self._now
 
     @property
     def tried(self) -> Sequence[Tried]:
-        """Evaluations with their outcomes, oldest first."""
+        """Return evaluations with their outcomes, oldest first."""
         return self._search.tried
 
     def progress(self) -> Progress:
-        """So far."""
+        """Return the progress so far."""
         search, space = self._search, self._search.space
         values = space.values(search.best)
         return Progress(
@@ -268,7 +268,7 @@ class Tuning:
         )  # fmt: skip
 
     def tell(self, outcome: Outcome) -> None:
-        """The outcome of the evaluation that `next` gave.
+        """Tell the outcome of the evaluation that `next` gave.
 
         Raises:
             ValueError: The search is over.
@@ -279,7 +279,7 @@ class Tuning:
         self._now = self._advanced(lambda: self._steps.send(outcome))
 
     def release(self, knob: str) -> None:
-        """Another session has changed the knob: the search lets go of it. The pending evaluation is void.
+        """Release a knob that another session has changed. The pending evaluation is void.
 
         Raises:
             KeyError: There is no such knob.
@@ -291,7 +291,7 @@ class Tuning:
         self._now = self._advanced(lambda: self._steps.throw(LetGo()))
 
     def conditions_changed(self, description: str, took: float) -> None:
-        """The pending evaluation is void, and made again; the noise or the confirmation under way begins anew."""
+        """Discard the pending evaluation, which is made again; the noise or the confirmation under way begins anew."""
         if isinstance(self._now, Result):
             return
         self._search.spent += took
@@ -327,7 +327,7 @@ def _search(search: Search) -> Asking[Result]:
 
 
 def _to_the_end(search: Search, run: Engine, order: tuple[Favoured, ...]) -> Asking[None]:
-    """The engine, begun again from the best so far for each knob that is let go of."""
+    """Return the engine, begun again from the best so far for each knob that is let go of."""
     for _ in range(len(search.space.dimensions) + 1):
         try:
             yield from run(search, order)
@@ -337,7 +337,7 @@ def _to_the_end(search: Search, run: Engine, order: tuple[Favoured, ...]) -> Ask
 
 
 def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
-    """Ablation and confirmation, both anew whenever a knob was let go of."""
+    """Return ablation and confirmation, both anew whenever a knob was let go of."""
     while search.best != search.space.start:
         try:
             search.kept = FEWEST * search.cost(search.best, search.space.start)
@@ -359,7 +359,7 @@ def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
 
 
 def _confirmed(search: Search) -> Asking[Confirmed]:
-    """All under the same conditions: begun anew when these change, while any budget is left. Raises as `confirm`."""
+    """Confirm under the same conditions: anew when these change, while any budget is left. Raises as `confirm`."""
     try:
         return (yield from confirm(search))
     except Void:
@@ -378,7 +378,7 @@ class _Refusal(Struct, frozen=True):
 
 
 def _noise(search: Search, axes: Sequence[int]) -> Asking[_Refusal | None]:
-    """The start against itself; a reason to refuse the search."""
+    """Return the start against itself; a reason to refuse the search."""
     start, outcomes = search.space.start, list[Outcome]()
     while len(outcomes) < _NOISE:
         try:
@@ -406,7 +406,7 @@ def _noise(search: Search, axes: Sequence[int]) -> Asking[_Refusal | None]:
 
 
 def _too_small(search: Search, axes: Sequence[int], sd: float = 0.0) -> _Refusal | None:
-    """Whether the smallest effect worth having could not be confirmed after the shortest search."""
+    """Refuse a budget in which the smallest effect worth having could not be confirmed after the shortest search."""
     needed = needed_budget(search, axes, sd)
     if needed <= search.plan.budget:
         return None
@@ -418,26 +418,26 @@ def _too_small(search: Search, axes: Sequence[int], sd: float = 0.0) -> _Refusal
 
 
 def needed_budget(search: Search, axes: Sequence[int], sd: float) -> float:
-    """For the noise, the screens, the shortest search, and a confirmation of the smallest effect worth having."""
+    """Return the budget for noise, screens, the shortest search, and confirming the smallest effect worth having."""
     total = _NOISE * search.plan.cost + math.fsum(_shortest(search, batch) for batch in _batches(search, axes))
     confirmations = evaluations_needed(sd, math.log1p(search.plan.worth), DECIDES, FEWEST)
     return total + confirmations * search.cost_of(axes)
 
 
 def _shortest(search: Search, batch: Sequence[int]) -> float:
-    """What the screen and the shortest search of these knobs take."""
+    """Return the cost of the screen and the shortest search of these knobs."""
     screened = len(rows_of(search, batch)) if len(batch) > 1 else 0
     return search.cost_of(batch) * (screened + min(_FEWEST_STEPS, _STEPS_A_KNOB * len(batch)))
 
 
 def _kept(search: Search, axes: Sequence[int]) -> float:
-    """For the ablation and the confirmation, while these knobs are searched."""
+    """Return the budget for ablation and confirmation, kept while these knobs are searched."""
     changed = search.space.differing(search.best, search.space.start)
     return (FEWEST + _ABLATION) * search.cost_of((*axes, *changed))
 
 
 def _batches(search: Search, axes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Knobs that need blocks of their own first and together: each answers for all of them, and the rest needs none."""
+    """Return knobs that need blocks of their own, then the others: each batch is screened and searched by itself."""
     sides = [
         tuple(axis for axis in axes if search.space.dimensions[axis].separate is separate) for separate in (True, False)
     ]

@@ -47,7 +47,7 @@ STEPS: Final = 2
 
 
 def design(knobs: int) -> list[tuple[int, ...]]:
-    """Rows of +1 and -1 for so many knobs: shifts of the first row, and a last one of -1."""
+    """Return rows of +1 and -1 for so many knobs: shifts of the first row, and a last one of -1."""
     room = next(room for room in _FIRST_ROWS if room >= knobs)
     first = [1 if sign == "+" else -1 for sign in _FIRST_ROWS[room]]
     rows = [first[-shift:] + first[:-shift] if shift else first for shift in range(room)]
@@ -55,13 +55,13 @@ def design(knobs: int) -> list[tuple[int, ...]]:
 
 
 def rows_of(search: Search, axes: Sequence[int]) -> list[tuple[int, ...]]:
-    """The design for these knobs: 12 rows, or the fewest where each row takes blocks of their own."""
+    """Return the design for these knobs: 12 rows, or the fewest where each row takes blocks of their own."""
     thrifty = any(search.space.dimensions[axis].separate for axis in axes)
     return design(len(axes)) if thrifty else [row[: len(axes)] for row in design(MOST_KNOBS)]
 
 
 def screen(search: Search, axes: Sequence[int]) -> Asking[tuple[Favoured, ...]]:
-    """Knobs in the order of their effects, the largest first; without effects where rows cannot be tried.
+    """Return knobs in the order of their effects, the largest first; without effects where rows cannot be tried.
 
     Args:
         places: At most eleven, the most promising first.
@@ -91,7 +91,7 @@ def screen(search: Search, axes: Sequence[int]) -> Asking[tuple[Favoured, ...]]:
 
 
 def _measured(search: Search, point: Point, reason: str) -> Asking[float | None]:
-    """None where the row was stopped; asked again without a knob that was let go of meanwhile."""
+    """Measure a row, again without a knob that was released meanwhile; None where the row was stopped."""
     while True:
         released = [axis for axis in range(len(point)) if not search.free(axis)]
         candidate = search.space.at_start(point, released)
@@ -105,7 +105,7 @@ def _measured(search: Search, point: Point, reason: str) -> Asking[float | None]
 
 
 def _points(search: Search, axes: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[Point] | None:
-    """Two steps from the best so far, one where guards forbid a row; None where they forbid one of these, too."""
+    """Return the rows two steps from the best, one where guards forbid a row; None where they forbid that, too."""
     for steps in range(STEPS, 0, -1):
         points = []
         for row in rows:
@@ -119,7 +119,7 @@ def _points(search: Search, axes: Sequence[int], rows: Sequence[tuple[int, ...]]
 
 
 def shifted(search: Search, point: Point, axis: int, steps: int) -> int:
-    """The level so many steps away, within the grid; of words, the next one for a step up and the same for one down."""
+    """Return the level so many steps away, within the grid; of words, the next one up and the same one down."""
     dimension = search.space.dimensions[axis]
     if dimension.ordered:
         return search.space.clipped(axis, point[axis] + steps * dimension.stride)
@@ -169,19 +169,19 @@ class Confirmed(Struct, frozen=True, kw_only=True):
 
     @property
     def better(self) -> bool:
-        """Whether the winner is truly better and holds all constraints."""
+        """Return whether the winner is truly better and holds all constraints."""
         return self.low > 0.0 and not self.reason
 
 
 def planned(search: Search) -> int:
-    """How many evaluations the confirmation will have: at least eight, as the budget allows."""
+    """Return how many evaluations the confirmation will have: at least eight, as the budget allows."""
     claim = max(math.fsum(search.claimed.values()) * _BELIEVED, math.log1p(search.plan.worth))
     evaluations = evaluations_needed(search.spread.sd(), claim, DECIDES, FEWEST)
     return max(min(evaluations, int(search.left / search.cost(search.best, search.space.start) + 1e-9)), FEWEST)
 
 
 def confirm(search: Search, fits: float = _LATE) -> Asking[Confirmed]:
-    """Measures `search.best` against the start.
+    """Measure `search.best` against the start.
 
     Args:
         fits: Share of the eight that must fit in the budget.
@@ -237,7 +237,7 @@ _SINGLY: Final = 4
 
 
 class Fate(StrEnum):
-    """Of a knob that the search had changed."""
+    """The fate of a knob that the search had changed."""
 
     EARNED = "earned"
     KEPT = "kept"
@@ -266,7 +266,7 @@ class Examined(Struct, frozen=True, kw_only=True):
 
 
 def ablate(search: Search) -> Asking[tuple[Examined, ...]]:
-    """Examines what `search.best` changes; afterwards it is the setting to confirm.
+    """Examine what `search.best` changes; afterwards it is the setting to confirm.
 
     Raises:
         LetGo: As `Search.measure`.
@@ -331,7 +331,7 @@ def _examine(search: Search, names: tuple[str, ...], without: Point) -> Asking[E
 
 
 def _decide(search: Search, effects: list[float]) -> Fate | None:
-    """After each evaluation; None where another one is needed."""
+    """Decide after each evaluation; None where another one is needed."""
     count, mean, error = _count_mean_error(search, effects)
     if count < 2:
         return None
@@ -367,7 +367,7 @@ def race(
 
 
 def unfit(search: Search, outcomes: Sequence[Outcome]) -> str:
-    """Why the candidate is out whatever its effect: aborted, not measured, or a constraint that it breaks; ""."""
+    """Return why the candidate is out whatever its effect: aborted, not measured, a broken constraint; else ""."""
     last = outcomes[-1]
     nothing = "nothing was measured" if last.effect is None else ""
     return last.stopped or nothing or search.broken(mean_figures(outcome.figures for outcome in outcomes))
@@ -391,7 +391,7 @@ def record(
 
 
 def decide(search: Search, effects: list[float], most: int) -> Finish | None:
-    """After each evaluation; None where another one is needed."""
+    """Decide after each evaluation; None where another one is needed."""
     count, mean, error = _count_mean_error(search, effects)
     if mean <= 0.0 or (count >= 2 and mean + error < _HOPELESS):
         return Finish.DROPPED
@@ -401,7 +401,7 @@ def decide(search: Search, effects: list[float], most: int) -> Finish | None:
 
 
 def measured(search: Search, effects: list[float]) -> tuple[float | None, float | None, float | None, float | None]:
-    """Mean, its error, and the 95 % interval."""
+    """Return mean, its error, and the 95 % interval."""
     if not effects:
         return None, None, None, None
     count, mean, error = _count_mean_error(search, effects)
@@ -414,12 +414,12 @@ def _count_mean_error(search: Search, effects: list[float]) -> tuple[int, float,
 
 
 def effects_of(outcomes: Iterable[Outcome]) -> list[float]:
-    """Those that were measured to the end."""
+    """Return those that were measured to the end."""
     return [outcome.effect for outcome in outcomes if outcome.effect is not None and not outcome.stopped]
 
 
 def mean_figures(figures: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Of several evaluations: a limit is judged by the mean, which one unlucky evaluation does not break."""
+    """Return the means of several evaluations: one unlucky evaluation breaks no limit."""
     values: dict[str, list[float]] = defaultdict(list)
     for figures_of_outcome in figures:
         for name, value in figures_of_outcome.items():

@@ -30,7 +30,7 @@ _FARTHEST: Final = 500
 
 
 class Spread:
-    """Of evaluations of one pair of points, pooled over all pairs of points."""
+    """The spread of evaluations of one pair of points, pooled over all pairs of points."""
 
     def __init__(self) -> None:
         self._squares = PRIOR_DEGREES * ASSUMED_SD**2
@@ -38,7 +38,7 @@ class Spread:
         self._within: list[float] = []
 
     def add(self, effects: Sequence[float], true_mean: float | None = None) -> None:
-        """Log ratios of one pair of points; `true_mean` is their true mean, 0 for a setting against itself."""
+        """Add log ratios of one pair of points; `true_mean` is their true mean, 0 for a setting against itself."""
         if not effects:
             return
         mean = fmean(effects) if true_mean is None else true_mean
@@ -46,16 +46,16 @@ class Spread:
         self._degrees += len(effects) - (true_mean is None)
 
     def within(self, error: float) -> None:
-        """The standard error that an evaluation has from its own pairs of blocks."""
+        """Add the standard error that an evaluation has from its own pairs of blocks."""
         self._within.append(error**2)
 
     @property
     def degrees(self) -> int:
-        """Of freedom, the prior's four included."""
+        """Return the degrees of freedom, the prior's four included."""
         return self._degrees
 
     def sd(self, beside: Sequence[float] = ()) -> float:
-        """Of one evaluation's log ratio; `beside` are those of a race that still runs."""
+        """Return the deviation of one evaluation's log ratio; `beside` are those of a race that still runs."""
         squares, degrees = self._squares, self._degrees
         if len(beside) > 1:
             mean = fmean(beside)
@@ -65,7 +65,7 @@ class Spread:
 
 
 def evaluations_needed(sd: float, effect: float, confidence: float, least: int) -> int:
-    """So many, at least `least`, that a one-sided t test finds the effect in four of five cases; at most 500.
+    """Return how many evaluations, from `least` to 500, let a one-sided t test find the effect in four of five cases.
 
     Args:
         sd: Of one evaluation.
@@ -82,7 +82,7 @@ T = TypeVar("T")
 
 
 class Phase(StrEnum):
-    """Where a search is."""
+    """The phase of a search."""
 
     NOISE = "noise"
     SCREEN = "screen"
@@ -120,7 +120,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """Of one evaluation.
+    """The outcome of one evaluation.
 
     Attributes:
         effect: ln(candidate / against) of the objective, above 0 where the candidate is better; None if it gave none.
@@ -150,7 +150,7 @@ class Tried(Struct, frozen=True):
 
 
 class Finish(StrEnum):
-    """How a race ends."""
+    """The ending of a race."""
 
     ACCEPTED = "accepted"
     DROPPED = "dropped"
@@ -182,12 +182,12 @@ class Raced(Struct, frozen=True, kw_only=True):
 
     @property
     def accepted(self) -> bool:
-        """The candidate takes the other's place."""
+        """Return whether the candidate takes the other's place."""
         return self.finish is Finish.ACCEPTED
 
 
 class Move(Struct, frozen=True):
-    """Of one knob, from a level to another."""
+    """A move of one knob from a level to another."""
 
     axis: int
     level: int
@@ -207,7 +207,7 @@ class Spent(Exception):
 
 
 class Search:
-    """What all parts of a search know together.
+    """The knowledge that all parts of a search share.
 
     Attributes:
         best: The point in force: what candidates have to beat.
@@ -245,28 +245,28 @@ class Search:
 
     @property
     def left(self) -> float:
-        """Of the budget, less what is kept."""
+        """Return the rest of the budget, less what is kept."""
         return self.plan.budget - self.spent - self.kept
 
     def values(self, point: Point) -> dict[str, str]:
-        """By knob, without those that were let go of."""
+        """Return the values by knob, without those that were released."""
         return {name: value for name, value in self.space.values(point).items() if name not in self.let_go}
 
     def allowed(self, point: Point) -> bool:
-        """Whether guards let the point be tried; the start always may."""
+        """Return whether guards let the point be tried; the start always may."""
         return point == self.space.start or self._allowed(self.space.values(point))
 
     def cost(self, candidate: Point, against: Point) -> float:
-        """Of one evaluation, as the plan has it and those so far took longer or less."""
+        """Return the cost of one evaluation by the plan, corrected by what those so far took."""
         return self.cost_of(self.space.differing(candidate, against))
 
     def cost_of(self, axes: Iterable[int]) -> float:
-        """The same for points that differ in these knobs."""
+        """Return the same cost for points that differ in these knobs."""
         planned, took = self._pace
         return self.plan.cost_of(axes) * (took / planned if planned else 1.0)
 
     def broken(self, figures: Mapping[str, float]) -> str:
-        """The first constraint that does not hold, in words; ""."""
+        """Return the first constraint that does not hold, in words; ""."""
         return next(
             (broken_words for constraint in self.plan.constraints if (broken_words := constraint.broken(figures))), ""
         )
@@ -314,14 +314,14 @@ class Search:
             raise LetGo
 
     def move(self, candidate: Point, raced: Raced) -> None:
-        """The candidate has won, and is what others have to beat from now on."""
+        """Make the candidate that has won the point that others have to beat."""
         axes = self.space.differing(candidate, self.best)
         for axis in axes:
             self.claimed[axis] = self.claimed.get(axis, 0.0) + (raced.effect or 0.0) / len(axes)
         self.best = candidate
 
     def release(self, name: str) -> None:
-        """No point changes this knob any more.
+        """Release a knob: no point changes it any more.
 
         Raises:
             KeyError: There is no such knob.
@@ -339,7 +339,7 @@ class Search:
         }
 
     def free(self, axis: int) -> bool:
-        """Whether the knob is still ours."""
+        """Return whether the knob still belongs to the search."""
         return self.space.dimensions[axis].name not in self.let_go
 
 

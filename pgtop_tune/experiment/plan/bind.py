@@ -55,13 +55,13 @@ _MOST: Final = 5
 
 
 def plan_hash(plan: BoundPlan) -> str:
-    """Sixteen hexadecimal digits."""
+    """Return sixteen hexadecimal digits."""
     text = json.dumps(plain(plan), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
 
 
 def keep_reviewed(plan: BoundPlan, directory: Path) -> str:
-    """Keeps what was shown, so that a later run can name what has changed.
+    """Keep what was shown, so that a later run can name what has changed.
 
     Returns:
         The hash.
@@ -79,7 +79,7 @@ def keep_reviewed(plan: BoundPlan, directory: Path) -> str:
 
 
 def check_reviewed(plan: BoundPlan, reviewed_hash: str, directory: Path) -> None:
-    """Makes sure that what would run is what was reviewed.
+    """Make sure that what would run is what was reviewed.
 
     Raises:
         UsageProblem: It is not; names what changed.
@@ -103,7 +103,7 @@ def check_reviewed(plan: BoundPlan, reviewed_hash: str, directory: Path) -> None
 
 
 def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
-    """What differs between two documents, one sentence each: "arms.2.parameters: 1GB -> 2GB"."""
+    """Yield the differences between two documents, one sentence each: "arms.2.parameters: 1GB -> 2GB"."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in dict.fromkeys((*before, *now)):
             yield from differences(before.get(name), now.get(name), f"{path}.{name}" if path else name)
@@ -124,7 +124,7 @@ def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
 
 
 def seed_of(plan: ExperimentPlan) -> int:
-    """The plan's, or one made of its text: the same file has the same order."""
+    """Return the plan's, or one made of its text: the same file has the same order."""
     return zlib.crc32(plan.text.encode()) & 0x7FFFFFFF if plan.seed is None else plan.seed
 
 
@@ -135,7 +135,7 @@ def stages_of(
     clients: Sequence[int],
     impossible: Mapping[tuple[str, str, int], str],
 ) -> tuple[Stage, ...]:
-    """All stages, with their cells numbered as they run.
+    """Return all stages, with their cells numbered as they run.
 
     Args:
         plan: The plan.
@@ -194,7 +194,7 @@ OWN_SESSIONS: Final = 8
 
 
 class ServerView(Struct, frozen=True, kw_only=True):
-    """What a plan is bound to.
+    """The server and the machine that a plan is bound to.
 
     Attributes:
         server: Words that tell it from any other.
@@ -224,7 +224,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
 
 
 def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
-    """The plan as it runs there.
+    """Return the plan as it runs there.
 
     Raises:
         UsageProblem: A name or a value that is none, or nothing of it can run here.
@@ -300,7 +300,7 @@ def _check_names(configuration: Configuration, view: ServerView, line_of: Callab
 
 
 def _check_values(configuration: Configuration, view: ServerView, line_of: Callable[..., str]) -> None:
-    """Raises UsageProblem with the line of a value that the parameter does not take."""
+    """Raise UsageProblem with the line of a value that the parameter does not take."""
     for name, text in configuration.parameters:
         try:
             check_value(view.parameters[name.lower()], value_of(name.lower(), text, view.facts))
@@ -311,7 +311,7 @@ def _check_values(configuration: Configuration, view: ServerView, line_of: Calla
 
 
 def _resolved(arm: Arm, configuration: Configuration, view: ServerView) -> Arm:
-    """With absolute values, without those that the server has already: they would only cost a restart."""
+    """Return the arm with absolute values, without those in force, which would only cost a restart."""
     parameters = {name.lower(): value_of(name.lower(), text, view.facts) for name, text in configuration.parameters}
     pool = {name: text for name, text in configuration.settings if (name, text) == (_POOL, ADVISED)}
     settings = {name: value_of(name, text, view.facts) for name, text in configuration.settings if name not in pool}
@@ -378,7 +378,7 @@ def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
 
 
 def _room(arm: Arm, clients: int, view: ServerView) -> str:
-    """Why the clients of a load find no connection, "" when they do."""
+    """Return why the clients of a load find no connection; "" if they do."""
     most = int(_number(dict(arm.parameters).get("max_connections"), "max_connections", view))
     available = most - view.reserved
     if not most or clients + OWN_SESSIONS <= available:
@@ -394,7 +394,7 @@ def _buffers(arm: Arm, view: ServerView) -> float:
 
 
 def _number(text: str | None, name: str, view: ServerView) -> float:
-    """A value in bytes, or as a number; of the running server where the arm has none.
+    """Return a value in bytes, or as a number; of the running server where the arm has none.
 
     Raises:
         UsageProblem: It is no number.

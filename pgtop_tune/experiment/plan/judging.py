@@ -53,19 +53,19 @@ class LatencyChange(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """As tables have it."""
+        """Return the heading of tables."""
         return TITLES[self.figure]
 
     @property
     def words(self) -> str:
-        """ "latency p99 +39.9 %"."""
+        """Return "latency p99 +39.9 %"."""
         return f"{self.title} {100.0 * self.effect.relative:+.1f} %"
 
 
 def latency_changes(
     base: Sequence[CellResult], runs: Sequence[CellResult], alike: Sequence[Sequence[CellResult]]
 ) -> tuple[LatencyChange, ...]:
-    """Every figure that both sides have.
+    """Return every figure that both sides have.
 
     Args:
         base, runs: Repeats of the baseline's cell and of the arm's.
@@ -102,7 +102,7 @@ def compare_runs(
     within: float = 0.0,
     foreseen: bool = True,
 ) -> tuple[Effect, RunNoise] | None:
-    """One figure of both sides, each server a block; None where no server has it of both.
+    """Return one figure of both sides, each server a block; None where no server has it of both.
 
     Args:
         base, runs, alike: See `latency_changes`.
@@ -124,7 +124,7 @@ def compare_runs(
 
 
 def trade_of(tps_verdict: str, change: float, latencies: Sequence[LatencyChange]) -> str:
-    """ "tps +8.0 %, latency p99 +39.9 %": a gain that is a loss in another figure; "" for none.
+    """Return "tps +8.0 %, latency p99 +39.9 %": a gain that is a loss in another figure; "" for none.
 
     Args:
         tps_verdict: The verdict on TPS.
@@ -136,7 +136,7 @@ def trade_of(tps_verdict: str, change: float, latencies: Sequence[LatencyChange]
 
 
 def known(runs: Sequence[CellResult], figure: str) -> RunSpread:
-    """How earlier runs of this machine and load differed."""
+    """Return how earlier runs of this machine and load differed."""
     spreads: Mapping[str, RunSpread] = next((run.known for run in runs if run.known), {})
     return spreads.get(figure, RunSpread())
 
@@ -149,7 +149,7 @@ def _logs(runs: Sequence[CellResult], figure: str) -> list[tuple[str, float]]:
 
 
 def best_arm(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
-    """One line a load: the best arm, whether that is certain, and the arms that are past a constraint.
+    """Yield one line a load: the best arm, whether that is certain, and the arms that are past a constraint.
 
     Args:
         judged: All judgements of the outcome.
@@ -178,7 +178,7 @@ def best_arm(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
 
 
 def _broken(outcome: Outcome, values: Mapping[str, float]) -> str:
-    """The first constraint that is not kept, or of which nobody knows; "" where all are kept."""
+    """Return the first constraint that is not kept, or of which nobody knows; "" where all are kept."""
     for constraint in outcome.plan.constraints:
         value = values.get(constraint.figure)
         if value is None:
@@ -189,7 +189,7 @@ def _broken(outcome: Outcome, values: Mapping[str, float]) -> str:
 
 
 def _is_certain(outcome: Outcome, judged: Sequence[Judgement], load: Load, best: str, arms: set[str]) -> bool:
-    """Whether the judge says so: of the best arm against the baseline, or of each other arm where that is the best."""
+    """Return whether the judge is certain: of the best arm, or of each other arm where the baseline is best."""
     plan, base = outcome.plan, outcome.plan.baseline
     if best != base:
         of_best = next((judgement for judgement in judged if (judgement.arm, judgement.load) == (best, load)), None)
@@ -235,27 +235,27 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
     @property
     def change(self) -> float:
-        """tps against the baseline's, as a share."""
+        """Return tps against the baseline's, as a share."""
         return self.tps / self.baseline_tps - 1.0
 
     def of_figure(self, figure: str) -> str:
-        """The verdict on a figure of the results; "" where it is not judged."""
+        """Return the verdict on a figure of the results; "" where it is not judged."""
         latency = next((latency.verdict for latency in self.latencies if latency.figure == figure), "")
         return self.verdict if figure == "tps" else latency
 
     @property
     def loud(self) -> bool:
-        """Whether it belongs among the findings: decided, or large."""
+        """Return whether the judgement belongs among the findings: it is decided, or large."""
         return self.verdict in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFER) or abs(self.change) >= LOUD
 
 
 def load_of(cell: Cell) -> Load:
-    """What it has in common with the baseline's."""
+    """Return what the cell has in common with its baseline cell."""
     return cell.scale, cell.endpoint, cell.profile, cell.clients
 
 
 def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
-    """In the order of the arms, and of the baseline's loads."""
+    """Return the judgements in the order of the arms, and of the baseline's loads."""
     groups, levelled = _by_arm(outcome, outcome.results), results_by_arm(outcome)
     base = outcome.plan.baseline
     return tuple(
@@ -278,7 +278,7 @@ def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
 
 
 def _judged(judgement: Judgement, base: list[CellResult], runs: list[CellResult], outcome: Outcome) -> Judgement:
-    """A judgement that has the figures, with the verdict."""
+    """Return a judgement that has the figures, with the verdict."""
     arm, load = judgement.arm, judgement.load
     if outcome.plan.time_s < JUDGED_S:
         return replace(judgement, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
@@ -309,7 +309,7 @@ def _judged(judgement: Judgement, base: list[CellResult], runs: list[CellResult]
 
 
 def results_by_arm(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:
-    """Results with figures by arm and load, repeats together; of several servers levelled to their mean."""
+    """Return results with figures by arm and load, repeats together; of several servers levelled to their mean."""
     return _by_arm(outcome, levelled_results(outcome))
 
 
@@ -323,7 +323,7 @@ def _by_arm(outcome: Outcome, results: Mapping[int, CellResult]) -> dict[tuple[s
 
 
 def levelled_results(outcome: Outcome) -> Mapping[int, CellResult]:
-    """Results as on a server of mean speed, so that no arm gains by the servers that ran it."""
+    """Return results as on a server of mean speed, so that no arm gains by the servers that ran it."""
     results = dict(outcome.results)
     if len({result.server for result in results.values()}) < 2:
         return results
@@ -345,6 +345,6 @@ def levelled_results(outcome: Outcome) -> Mapping[int, CellResult]:
 
 
 def load_words(load: Load) -> str:
-    """In one line."""
+    """Return the load in one line."""
     scale, endpoint, profile, clients = load
     return f"{profile}, {clients} clients, scale {scale}, {endpoint}"

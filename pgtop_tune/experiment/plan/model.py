@@ -24,7 +24,7 @@ SCALES_AS: Final = '1000, "75% of shared_buffers" or "50% of RAM"'
 
 
 class PlanFacts(Struct, frozen=True, kw_only=True):
-    """What relative values stand on; None where it is not known.
+    """Facts that relative values are computed from; None where one is not known.
 
     Attributes:
         ram_bytes: Memory the server may use.
@@ -44,7 +44,7 @@ class NotToTell(UsageProblem):
 
 
 def value_of(name: str, text: str, facts: PlanFacts) -> str:
-    """What a parameter or setting is set to.
+    """Return the value that a parameter or setting gets.
 
     Args:
         name: Of it.
@@ -63,7 +63,7 @@ def value_of(name: str, text: str, facts: PlanFacts) -> str:
 
 
 def scale_of(text: str, facts: PlanFacts) -> int:
-    """pgbench's scale; a share of memory is the scale whose tables are as large.
+    """Return pgbench's scale; a share of memory is the scale whose tables are as large.
 
     Raises:
         UsageProblem: Neither a scale nor such a share, or its base is not known.
@@ -77,7 +77,7 @@ def scale_of(text: str, facts: PlanFacts) -> int:
 
 
 def clients_of(text: str, facts: PlanFacts) -> int:
-    """Number of clients.
+    """Return number of clients.
 
     Raises:
         UsageProblem: No number, or the cores are not known.
@@ -101,7 +101,7 @@ def _base(share: re.Match[str], facts: PlanFacts) -> float:
 
 
 def scale_words(scale: int) -> str:
-    """A scale with what it takes on the disk."""
+    """Return a scale with what it takes on the disk."""
     return f"scale {scale} ({about(_BYTES_PER_SCALE * scale)})"
 
 
@@ -123,7 +123,7 @@ ONCE: Final = "each cell runs once: a drift of the machine looks like an effect;
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """What it takes.
+    """The cost of an experiment: time and disk.
 
     Attributes:
         runs: Cells that can run.
@@ -141,12 +141,12 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """All together."""
+        """Return the sum."""
         return self.run_s + self.make_s + self.restart_s
 
     @property
     def words(self) -> str:
-        """With the arithmetic."""
+        """Return the sum with its arithmetic."""
         return (
             f"{duration(self.seconds)}: {counted(self.runs, 'run')} {duration(self.run_s)}, "
             f"data sets {duration(self.make_s)}, "
@@ -155,7 +155,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
 
 def estimate(plan: BoundPlan, max_wal_bytes: int, stages: tuple[Stage, ...] | None = None) -> Estimate:
-    """Of a plan.
+    """Return the cost of a plan.
 
     Args:
         plan: The plan.
@@ -182,7 +182,7 @@ def estimate(plan: BoundPlan, max_wal_bytes: int, stages: tuple[Stage, ...] | No
 
 
 def refusals(cost: Estimate, limits: Limits, free_bytes: int | None) -> tuple[str, ...]:
-    """Why a plan does not fit, with the arithmetic.
+    """Return why a plan does not fit its limits, with the arithmetic.
 
     Args:
         cost: What it takes.
@@ -225,7 +225,7 @@ class Configuration(Struct, frozen=True, kw_only=True):
 
 
 class PlanEndpoint(Struct, frozen=True):
-    """Where a load goes.
+    """The address of a load.
 
     Attributes:
         address: HOST:PORT/DATABASE or a URI; "" is the server itself.
@@ -249,7 +249,7 @@ class Constraint(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """What an experiment may cost; None is no limit."""
+    """Limits on the cost of an experiment; None is no limit."""
 
     time_s: float | None = None
     disk_bytes: float | None = None
@@ -331,7 +331,7 @@ class Arm(Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> bool:
-        """Whether anything is set."""
+        """Return whether the arm sets anything."""
         return bool(self.parameters or self.settings)
 
 
@@ -355,7 +355,7 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """In one line."""
+        """Return the cell in one line."""
         parts = (self.arm, f"scale {self.scale}", self.endpoint, self.profile, f"{self.clients} clients")
         return ", ".join((*parts, f"repeat {self.repeat}"))
 
@@ -400,9 +400,9 @@ class BoundPlan(PlanChoices, frozen=True, kw_only=True):
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """All of them, in order."""
+        """Return all of them, in order."""
         return tuple(cell for stage in self.stages for cell in stage.cells)
 
     def arm(self, name: str) -> Arm:
-        """The arm of that name."""
+        """Return the arm of that name."""
         return next(arm for arm in self.arms if arm.name == name)

@@ -45,19 +45,19 @@ _PART: Final = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\
 
 
 def place_of(plan: ExperimentPlan, *path: str) -> str:
-    """File and line of a key, as "mine.toml, line 12"; `path` as `line_numbers` has it."""
+    """Return file and line of a key, as "mine.toml, line 12"; `path` as `line_numbers` has it."""
     return place(plan.file, line_numbers(plan.text), path)
 
 
 def place(file: str, lines: Mapping[tuple[str, ...], int], path: tuple[str, ...]) -> str:
-    """The same of lines that are known; of a key that the file does not have, the line of its table."""
+    """Return file and line of a key from known lines; of a key that the file does not have, the line of its table."""
     while path and path not in lines:
         path = path[:-1]
     return f"{file}, line {lines[path]}" if path else file
 
 
 def line_numbers(text: str) -> dict[tuple[str, ...], int]:
-    """Lines by the path of keys; a repeated table has its index, from 0, behind its name.
+    """Return lines by the path of keys; a repeated table has its index, from 0, behind its name.
 
     tomllib tells no lines. Lines within texts of several lines may be taken for keys, which then stand too early.
     """
@@ -98,12 +98,12 @@ _AGAIN: Final = "`experiment check` tries it again"
 
 
 def shipped_plans() -> tuple[str, ...]:
-    """Names of the plans that come with the program."""
+    """Return names of the plans that come with the program."""
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.toml")))
 
 
 def plan_path(name_or_path: str) -> Path:
-    """The file that is meant: a path, or the name of a shipped plan.
+    """Return the file that is meant: a path, or the name of a shipped plan.
 
     Raises:
         UsageProblem: There is none.
@@ -121,7 +121,7 @@ def plan_path(name_or_path: str) -> Path:
 
 
 def read_plan(path: Path) -> ExperimentPlan:
-    """A plan from a file.
+    """Return a plan from a file.
 
     Raises:
         UsageProblem: It cannot be read, or is no plan; with file and line.
@@ -138,7 +138,7 @@ def read_plan(path: Path) -> ExperimentPlan:
 
 
 def parse_plan(text: str, where: str = "plan") -> ExperimentPlan:
-    """A plan from its text.
+    """Return a plan from its text.
 
     Raises:
         UsageProblem: With the line.

@@ -37,7 +37,7 @@ from pgtop_tune.runtime.experiment_control import ExperimentState
 
 
 def shown_plan(outcome: Outcome, now_ms: int, *, under_way: bool) -> ExperimentState:
-    """Where it stands: cells, time, and the best arm so far against the baseline.
+    """Return the state for screens: cells, time, and the best arm so far against the baseline.
 
     Args:
         outcome: Of its journal.
@@ -73,7 +73,7 @@ def shown_plan(outcome: Outcome, now_ms: int, *, under_way: bool) -> ExperimentS
 
 
 def switched(outcome: Outcome) -> tuple[str, ...]:
-    """Names of the server's parameters that its arms set."""
+    """Return names of the server's parameters that its arms set."""
     return tuple(dict.fromkeys(name for arm in outcome.plan.arms for name, _ in arm.parameters))
 
 
@@ -81,7 +81,7 @@ _VALUE = 60
 
 
 def plan_lines(plan: BoundPlan, now_ms: int, max_wal_bytes: int) -> Iterator[str]:
-    """The plan before it runs: arms, cells in their order, cost and end."""
+    """Yield the plan before it runs: arms, cells in their order, cost and end."""
     yield f"{plan.name}: {plan.title}" if plan.title else plan.name
     yield f"on {plan.server}, order from seed {plan.seed}"
     for arm in plan.arms:
@@ -110,7 +110,7 @@ def _stage_words(stage: Stage, arm: Arm) -> str:
 
 
 def arm_words(arm: Arm) -> str:
-    """What an arm sets."""
+    """Return the values that an arm sets."""
     pairs = (*arm.settings, *arm.parameters)
     return ", ".join(f"{name}={_value_words(name, value)}" for name, value in pairs) or "as it is"
 
@@ -123,7 +123,7 @@ def _value_words(name: str, value: str) -> str:
 
 
 def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
-    """How far an experiment is.
+    """Yield how far an experiment is.
 
     Args:
         outcome: Of its journal.
@@ -154,7 +154,7 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
 
 
 def left_of(outcome: Outcome) -> tuple[Stage, ...]:
-    """The stages that are left, with the cells that have no result."""
+    """Return the stages that are left, with the cells that have no result."""
     return tuple(
         replace(stage, cells=cells, make_data=stage.make_data and stage.number not in outcome.made)
         for stage in outcome.plan.stages
@@ -163,7 +163,7 @@ def left_of(outcome: Outcome) -> tuple[Stage, ...]:
 
 
 def result_words(result: CellResult) -> str:
-    """In one line."""
+    """Return the result in one line."""
     if result.reason:
         return f"failed: {one_line(result.reason, 160)}"
     parts = [f"{result.tps:.2f} tps" if result.tps is not None else "no tps"]
@@ -188,7 +188,7 @@ T = TypeVar("T")
 
 
 def chapters(outcome: Outcome) -> tuple[Chapter, ...]:
-    """The report, for Markdown and HTML; also of an experiment that has not ended."""
+    """Return the report, for Markdown and HTML; also of an experiment that has not ended."""
     cells = list(_with_results(outcome))
     levelled = levelled_results(outcome)
     ordered = [(cell, levelled[cell.number]) for cell, _ in cells]
@@ -237,7 +237,7 @@ def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
 
 
 def _loud(judgement: Judgement) -> str:
-    """ "select-only … got slower by 30 %": told as loudly as a gain."""
+    """Return "select-only … got slower by 30 %": told as loudly as a gain."""
     direction = "faster" if judgement.change > 0 else "slower"
     certain = judgement.why_not or judgement.verdict
     trade = f"; trade: {judgement.trade}" if judgement.trade else ""
@@ -246,7 +246,7 @@ def _loud(judgement: Judgement) -> str:
 
 
 def _loud_latencies(judgement: Judgement) -> Iterator[str]:
-    """ "latency p99 of tuned: select-only … got longer by 40 % (worse)": what no trade tells already."""
+    """Yield "latency p99 of tuned: select-only … got longer by 40 % (worse)": what no trade tells already."""
     if judgement.trade:
         return
     for latency in judgement.latencies:
@@ -265,7 +265,7 @@ def _with_results(outcome: Outcome) -> Iterator[tuple[Cell, CellResult]]:
 
 
 def _steps(outcome: Outcome) -> Sheet | None:
-    """Seconds of each init step: steps down, configurations across; means where a data set was made several times."""
+    """Return the seconds of each init step: steps down, configurations across; means of several data sets."""
     columns: dict[tuple[str, int], list[dict[str, float]]] = {}
     for data in outcome.made.values():
         columns.setdefault((data.arm, data.scale), []).append({**dict(data.steps_s), "total": data.total_s})
@@ -289,7 +289,7 @@ def _layout(cells: Found) -> Sheet | None:
 
 
 def _across(cells: Found) -> Sheet:
-    """Configurations with their profiles across, figures down."""
+    """Return configurations with their profiles across, figures down."""
     groups = {
         (arm, profile): [result for cell, result in cells if (cell.arm, cell.profile) == (arm, profile)]
         for arm in _different(cell.arm for cell, _ in cells)
@@ -302,7 +302,7 @@ def _across(cells: Found) -> Sheet:
 
 
 def _endpoints(cells: Found) -> Sheet:
-    """Endpoints and clients down, figures across; a failed cell has its reason."""
+    """Return endpoints and clients down, figures across; a failed cell has its reason."""
     names = [
         name for name, text in _NAMES.items() if name in ("endpoint", "clients") or len({text(c) for c, _ in cells}) > 1
     ]
@@ -325,7 +325,7 @@ def _endpoints(cells: Found) -> Sheet:
 
 
 def _matrix(cells: Found) -> Sheet:
-    """tps: scale, profile and clients down, configurations across."""
+    """Return tps: scale, profile and clients down, configurations across."""
     arms = _different(cell.arm for cell, _ in cells)
     groups: dict[tuple[int, str, int], dict[str, list[CellResult]]] = {}
     for cell, result in cells:
@@ -345,7 +345,7 @@ def _matrix(cells: Found) -> Sheet:
 
 
 def _pictures(cells: Found) -> Iterator[Picture]:
-    """tps over clients: a chart for each scale and profile, a line for each configuration and endpoint."""
+    """Yield tps over clients: a chart for each scale and profile, a line for each configuration and endpoint."""
     loads = _different((cell.scale, cell.profile) for cell, _ in cells)
     endpoints = len({cell.endpoint for cell, _ in cells}) > 1
     for scale, profile in loads:
@@ -457,7 +457,7 @@ _NAMES: Final[Mapping[str, Callable[[Cell], str]]] = {
 
 
 def _place(cell: Cell, outcome: Outcome) -> tuple[int, ...]:
-    """As the plan has arms, profiles and endpoints, not as chance has."""
+    """Return the key that sorts cells as the plan has arms, profiles and endpoints."""
     plan = outcome.plan
     return (
         [arm.name for arm in plan.arms].index(cell.arm),
@@ -473,7 +473,7 @@ def _different(values: Iterable[T]) -> list[T]:
 
 
 def _whys(results: Sequence[CellResult]) -> list[str]:
-    """Reasons of failed cells, and disks that were the limit."""
+    """Return reasons of failed cells, and disks that were the limit."""
     return [*dict.fromkeys(result.reason for result in results if result.reason), *_bounds(results)]
 
 
@@ -487,7 +487,7 @@ def _notes(reasons: Sequence[str]) -> tuple[str, ...]:
 
 
 def _figure(figure: RunFigure, results: Sequence[CellResult]) -> str:
-    """Mean of the repeats that have it; a mark where a disk was the limit of one."""
+    """Return mean of the repeats that have it; a mark where a disk was the limit of one."""
     text = units.decimal(known_mean(map(figure.of, results)), figure.digits)
     return text + (_MARK if figure.title == "tps" and any(result.bound for result in results) else "")
 

@@ -1,4 +1,4 @@
-"""What cells came to, as the journal of an experiment keeps it. A failed cell is a result with its reason."""
+"""Results of cells, and the journal of an experiment that keeps them. A failed cell is a result with its reason."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _NAME: Final = 20
 
 
 def reviewed_dir() -> Path:
-    """What `experiment plan` has shown."""
+    """Return the directory of the plans that `experiment plan` has shown."""
     return experiments_dir() / "reviewed"
 
 
 def read_entries(directory: Path) -> tuple[dict[str, Any], ...]:
-    """The complete lines of an experiment.
+    """Return the complete lines of an experiment.
 
     Raises:
         JournalProblem: There is none, or it is not to be trusted.
@@ -51,13 +51,13 @@ def read_entries(directory: Path) -> tuple[dict[str, Any], ...]:
 
 
 def entries(data: bytes) -> Iterator[dict[str, Any]]:
-    """What the complete lines say; the rest after a line that is none does not count."""
+    """Yield the objects of the complete lines; everything behind the first line that is none is left out."""
     for line in data[: complete(data)].splitlines():
         yield json.loads(line)
 
 
 def complete(data: bytes) -> int:
-    """How many bytes are complete lines that are objects."""
+    """Return how many bytes are complete lines that are objects."""
     end = 0
     for line in data.splitlines(keepends=True):
         try:
@@ -78,7 +78,7 @@ class ExperimentLog:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Opens, and makes where missing.
+        """Open the journal, and make it where it is missing.
 
         Raises:
             JournalProblem: It cannot be written, or another process runs this experiment.
@@ -109,7 +109,7 @@ class ExperimentLog:
         os.close(self._descriptor)
 
     def write(self, kind: str, **values: Any) -> None:
-        """Appends a line with its time (at_ms, milliseconds since the epoch); on the disk then.
+        """Append a line with its time (at_ms, milliseconds since the epoch), and wait until it is on the disk.
 
         Raises:
             JournalProblem: It could not be written; the file is as it was.
@@ -137,7 +137,7 @@ def _unusable(path: Path, problem: NotOurs | OSError, hint: str) -> JournalProbl
 
 
 def new_directory(plan: str) -> Path:
-    """Where a new experiment is kept: "20261123-192231-P1".
+    """Make the directory of a new experiment: "20261123-192231-P1".
 
     Raises:
         JournalProblem: It cannot be made.
@@ -158,13 +158,13 @@ def new_directory(plan: str) -> Path:
 
 
 def newest(name: str) -> Path | None:
-    """The directory of the last experiment of a plan of that name, None where there is none."""
+    """Return the directory of the last experiment of a plan of that name, None where there is none."""
     directories = [path for path in experiments() if str(first(path).get("name", "")).lower() == name.lower()]
     return directories[-1] if directories else None
 
 
 def experiments() -> tuple[Path, ...]:
-    """Directories of all experiments, oldest first."""
+    """Return directories of all experiments, oldest first."""
     base = experiments_dir()
     if not base.is_dir():
         return ()
@@ -172,7 +172,7 @@ def experiments() -> tuple[Path, ...]:
 
 
 def first(directory: Path) -> Mapping[str, Any]:
-    """The first line: what the experiment is; empty where it cannot be read."""
+    """Return the first line: what the experiment is; empty where it cannot be read."""
     try:
         return next(iter(read_entries(directory)), {})
     except JournalProblem:
@@ -180,7 +180,7 @@ def first(directory: Path) -> Mapping[str, Any]:
 
 
 def is_running(directory: Path) -> bool:
-    """Whether a process holds the journal."""
+    """Return whether a process holds the journal."""
     import fcntl
 
     try:
@@ -253,7 +253,7 @@ class MadeData(Struct, frozen=True, kw_only=True):
 def result_of(
     cell: Cell, run: RunResult, bound: str, record: str, cpu: Surroundings, spreads: Mapping[str, RunSpread]
 ) -> CellResult:
-    """From the record of its run; see `CellResult`."""
+    """Return the result of a cell from the record of its run."""
     invalid = next((doubt for doubt in run.doubts if doubt.verdict is RunVerdict.INVALID), None)
     if run.state == "failed" or run.partial:
         message = short_words(run.message) if run.message else "" if invalid is None else invalid.reason
@@ -285,12 +285,12 @@ def result_of(
 
 
 def failed(cell: Cell, reason: str, record: str = "") -> CellResult:
-    """A cell without figures."""
+    """Return a cell without figures."""
     return CellResult(number=cell.number, reason=one_line(reason, _REASON) or "no reason given", record=record)
 
 
 def foreign_words(result: CellResult) -> str:
-    """ "; others took 1.4 cores" where that is worth mentioning."""
+    """Return "; others took 1.4 cores" where that is worth mentioning."""
     foreign, cpus = result.cpu.foreign, result.cpu.cpus
     if foreign is None or foreign <= FOREIGN_POINTS:
         return ""
@@ -336,7 +336,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def resuming(self) -> str:
-        """The command that continues it, with the options that it was begun with."""
+        """Return the command that continues it, with the options that it was begun with."""
         options = ["pgtop-tune experiment resume", self.id]
         options += ["--allow-unsafe"] if self.plan.unsafe else []
         options += [word for name in self.plan.confirmed for word in ("--confirm", name)]
@@ -345,12 +345,12 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def complete(self) -> bool:
-        """Whether every cell has a result."""
+        """Return whether every cell has a result."""
         return all(cell.number in self.results for cell in self.plan.cells)
 
 
 def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | None:
-    """What the lines of a journal say; None where not even the first one is there."""
+    """Return the outcome that the lines of a journal tell; None where not even the first one is there."""
     if not lines or lines[0].get("kind") != "plan":
         return None
     results: dict[int, CellResult] = {}
@@ -406,6 +406,6 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
 
 
 def _spent_s(lines: Sequence[Mapping[str, Any]]) -> float:
-    """From each begin to the last line before the next one; lines of older versions have no time."""
+    """Return the time from each begin to the last line before the next one; lines of older versions have no time."""
     times = [(line["kind"] == "resumed", float(line["at_ms"])) for line in lines if "at_ms" in line]
     return sum(at_ms - before_ms for (_, before_ms), (anew, at_ms) in pairwise(times) if not anew) / 1000.0

@@ -77,17 +77,17 @@ SELECT name, setting FROM pg_settings WHERE source NOT IN ('client', 'session', 
 
 @decodes
 async def server_state(sql_session: SqlSession) -> dict[str, str]:
-    """Parameters of the server as new sessions have them, without passwords, and when it was started."""
+    """Return parameters of the server as new sessions have them, without passwords, and when it was started."""
     return {str(name): without_secrets(str(value)) for name, value in await sql_session.rows(_STATE)}
 
 
 def parameters_of(state: Mapping[str, str]) -> dict[str, str]:
-    """A state without the start of the server."""
+    """Return a state without the start of the server."""
     return {name: value for name, value in state.items() if name != STARTED}
 
 
 def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What differs between two states, in words; "" for nothing. Pure."""
+    """Return the differences between two states in words; "" for none. Pure."""
     restarted = before.get(STARTED) != now.get(STARTED)
     changes = ["the server was restarted by somebody else"] if restarted else []
     for name in sorted({*before, *now} - {STARTED}):
@@ -108,27 +108,27 @@ class Stopped(LoadProblem):
 
 
 class ExperimentDoors(Protocol):
-    """What changes the server and its machine, and what says how they are."""
+    """Doors to the server and its machine: they change settings and tell which are in force."""
 
     def sets(self, arm: Arm) -> ChangeSets:
-        """What makes and reverts the set of an arm, with a restart where it takes one."""
+        """Return the change sets that make and revert the arm, with a restart where it takes one."""
         ...
 
     async def listed(self, names: tuple[str, ...]) -> object:
-        """Looks at the parameters that are about to be changed: the control refuses what has changed since."""
+        """Look at the parameters that are about to be changed: the control refuses what has changed since."""
         ...
 
     async def in_force(self) -> Sequence[ParameterChange | HostChange]:
-        """Changes that the journals of server and machine hold as made and not reverted."""
+        """Return changes that the journals of server and machine hold as made and not reverted."""
         ...
 
     async def pending(self) -> tuple[PendingParameter, ...]:
-        """What waits for a restart."""
+        """Return the parameters that wait for a restart."""
         ...
 
 
 class ExperimentParts(Struct, frozen=True, kw_only=True):
-    """What a run of an experiment is made of.
+    """Parts of a run of an experiment.
 
     Attributes:
         load: Makes runs.
@@ -160,7 +160,7 @@ class ExperimentParts(Struct, frozen=True, kw_only=True):
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:
-    """Whether a condition comes about in time; a server that is being restarted is waited for."""
+    """Wait for a condition, also through a restart of the server, and return whether it came about in time."""
     deadline_s = time.monotonic() + seconds
     while True:
         try:
@@ -198,7 +198,7 @@ class StageData:
         self._scale_there: int | None = None
 
     async def is_wanted(self, stage: Stage) -> bool:
-        """Whether the stage wants it anew, or another scale is there."""
+        """Return whether the stage takes a new data set, or another scale is there."""
         profiles = {cell.profile for cell in self._plan.cells}
         if all(self._parts.profiles[name].summary().dataset != "pgbench" for name in profiles):
             return False
@@ -206,7 +206,7 @@ class StageData:
         return anew or not await self._is_there(stage.scale)
 
     async def make(self, stage: Stage) -> None:
-        """Makes it.
+        """Make it.
 
         Raises:
             LoadProblem: It cannot be made, or tables of the operator's are in the way.
@@ -244,7 +244,7 @@ class StageData:
             return await recognise_pgbench(sql_session)
 
     async def _note_what_is_there(self) -> None:
-        """Whole or in part, it is ours; what comes later in its place is not."""
+        """Note the tables that are there: whole or in part, they are ours, and any that come later are not."""
         with suppress(PgtopError):
             if (facts := await self._found()) is not None:
                 self._note_tables(tuple(facts.tables))
@@ -253,13 +253,13 @@ class StageData:
                 self._tables = False
 
     def _note_tables(self, oids: tuple[int, ...]) -> None:
-        """Before they are made without numbers, and with them afterwards."""
+        """Note tables: without oids before they are made, and with them afterwards."""
         self._log.write("tables", there=True, oids=oids)
         self._tables, self._oids = True, oids
 
 
 def made_here(facts: PgbenchFacts, oids: Collection[int]) -> bool:
-    """Whether these tables are those that an experiment made, or was making when it was killed.
+    """Return whether these tables are those that an experiment made, or was making when it was killed.
 
     Args:
         oids: Of the tables that it made; empty where it was killed on the way: then only what is not whole is its own.
@@ -304,7 +304,7 @@ class ArmsInForce:
         self._told: Final = parts.tell
 
     async def settle(self, set_ids: Sequence[str]) -> None:
-        """Waits for revert watchdogs that are at work, and reverts what they have left.
+        """Wait for revert watchdogs that are at work, and revert what they have left.
 
         Raises:
             PgtopError: A change cannot be reverted, or the server is gone.
@@ -327,7 +327,7 @@ class ArmsInForce:
 
     @asynccontextmanager
     async def of(self, stage: Stage) -> AsyncIterator[None]:
-        """The arm of a stage in force, and reverted on the way out.
+        """Put the arm of a stage into force, and revert it on the way out.
 
         Raises:
             NotMade: It cannot be made; nothing is changed.
@@ -395,7 +395,7 @@ class ArmsInForce:
 
 
 def earlier_noise(result: RunResult, *, several: bool) -> dict[str, RunSpread]:
-    """By figure; without those that are not known.
+    """Return the known noise of earlier runs, by figure.
 
     Args:
         several: Whether the load goes to one of several endpoints.
@@ -417,7 +417,7 @@ _FEWEST: Final = 3
 
 
 def bound_by(frames: Sequence[Frame]) -> str:
-    """ "the data disk vda: 6000 IOPS in 80 % of the run"; "" where no disk stood at its limit in half of the looks.
+    """Return "the data disk vda: 6000 IOPS in 80 % of the run"; "" if no disk stood at its limit in half of the looks.
 
     At its limit is a disk at its cap, given or learned (`metrics.ceilings`), or one without a known cap that was busy
     all the time.
@@ -477,7 +477,7 @@ class ExperimentRun:
         self._began_s: Final = time.monotonic()
 
     async def measure(self) -> None:
-        """Runs all that is left.
+        """Run all that is left.
 
         Raises:
             Stopped: It cannot go on: the disk is full, or another session has changed a parameter.
@@ -498,12 +498,12 @@ class ExperimentRun:
 
     @staticmethod
     def _check_unchanged(before: Mapping[str, str], now: Mapping[str, str]) -> None:
-        """Raises Stopped where what follows would be compared with cells of another server."""
+        """Raise Stopped where what follows would be compared with cells of another server."""
         if changed := changes_between(before, now):
             raise Stopped(changed, "change it back, then `resume`; or begin anew")
 
     async def settle(self) -> None:
-        """Waits for revert watchdogs that are at work, and reverts what they have left. Raises as `measure`."""
+        """Wait for revert watchdogs that are at work, and revert what they have left. Raises as `measure`."""
         await self._arms.settle(self._outcome.sets)
 
     # A stage.
@@ -609,7 +609,7 @@ class ExperimentRun:
             return await server_state(sql_session)
 
     async def _state_soon(self) -> dict[str, str]:
-        """The state of a server that may just be restarted."""
+        """Return the state of a server that may just be restarted."""
         state: dict[str, str] = {}
 
         async def answers() -> bool:
@@ -622,13 +622,13 @@ class ExperimentRun:
         return state
 
     async def _check_limits(self) -> None:
-        """Raises Stopped where the time is over, or the disk of the data full."""
+        """Raise Stopped where the time is over, or the disk of the data full."""
         check_time(self._outcome, self._began_s)
         check_room(await self._parts.free_bytes(), "resume")
 
 
 def check_time(outcome: Outcome, began_s: float) -> None:
-    """Raises Stopped where the time of the plan is over.
+    """Raise Stopped where the time of the plan is over.
 
     Args:
         outcome: What earlier processes took counts; the time between them does not.
@@ -643,7 +643,7 @@ def check_time(outcome: Outcome, began_s: float) -> None:
 
 
 def check_room(free_bytes: int | None, command: str) -> None:
-    """Raises Stopped where the disk of the data is nearly full; `command` goes on once there is room."""
+    """Raise Stopped where the disk of the data is nearly full; `command` goes on once there is room."""
     if free_bytes is not None and free_bytes < SPARE_BYTES:
         raise Stopped(
             f"{about(free_bytes)} are left on the disk of the data, less than {about(SPARE_BYTES)}",
@@ -652,7 +652,7 @@ def check_room(free_bytes: int | None, command: str) -> None:
 
 
 def unfinished(problem: BaseException) -> str:
-    """Why an experiment or a search stopped, for its journal."""
+    """Return why an experiment or a search stopped, for its journal."""
     if isinstance(problem, PgtopError):
         return problem.message
     return "stopped by a signal" if isinstance(problem, asyncio.CancelledError) else type(problem).__name__

@@ -61,12 +61,12 @@ class Arm(StrEnum):
 
     @property
     def other(self) -> Arm:
-        """The one that is not this one."""
+        """Return the one that is not this one."""
         return Arm.B if self is Arm.A else Arm.A
 
 
 class Lengths(Struct, frozen=True):
-    """Of a block, seconds.
+    """Lengths of a block, in seconds.
 
     Attributes:
         settle_s: Left out after the arm changed.
@@ -78,12 +78,12 @@ class Lengths(Struct, frozen=True):
 
     @property
     def pair_s(self) -> float:
-        """Of a pair: the arm changes within it, and in half of the pairs before it."""
+        """Return the length of a pair: the arm changes within it, and in half of the pairs before it."""
         return 2.0 * self.measured_s + 1.5 * self.settle_s
 
 
 def lengths(settle_s: float = SETTLE_S) -> Lengths:
-    """Blocks twice as long as they settle, ten seconds at least: short blocks reach a verdict sooner."""
+    """Return blocks twice as long as they settle, ten seconds at least: short blocks reach a verdict sooner."""
     return Lengths(settle_s, max(_LEAST_MEASURED_S, 2.0 * settle_s))
 
 
@@ -94,13 +94,13 @@ QUICK_READINGS: Final = Lengths(settle_s=QUICK.settle_s, measured_s=6.0)
 
 
 def longer(now: Lengths) -> Lengths | None:
-    """After an effect that builds up more slowly; None where no longer blocks are made."""
+    """Return the lengths after an effect that builds up more slowly; None where no longer blocks are made."""
     settle_s = max(2.0 * now.settle_s, SETTLE_S)
     return lengths(settle_s) if settle_s <= LONGEST_SETTLE_S else None
 
 
 def orders(seed: int) -> Iterator[tuple[Arm, Arm]]:
-    """Which arm comes first in each pair: a coin decides."""
+    """Yield the order of the arms in each pair: a coin decides."""
     coin = random.Random(seed)
     while True:
         first = Arm.A if coin.random() < 0.5 else Arm.B
@@ -108,7 +108,7 @@ def orders(seed: int) -> Iterator[tuple[Arm, Arm]]:
 
 
 class Block(Struct, frozen=True):
-    """What was measured in one block.
+    """Measurements of one block.
 
     Attributes:
         began_ms: Wall clock, milliseconds since the epoch.
@@ -161,29 +161,29 @@ class Block(Struct, frozen=True):
 
     @property
     def mean_tps(self) -> float:
-        """Transactions per second; 0 without any."""
+        """Return transactions per second; 0 without any."""
         return fmean(self.tps) if self.tps else 0.0
 
     @property
     def halves(self) -> tuple[float, float]:
-        """Mean of the first and of the second half of its seconds."""
+        """Return mean of the first and of the second half of its seconds."""
         half = len(self.tps) // 2
         return (fmean(self.tps[:half]), fmean(self.tps[-half:])) if half else (0.0, 0.0)
 
     def figure(self, name: str) -> float | None:
-        """Part by whole; None without a whole."""
+        """Return part by whole; None without a whole."""
         part, total = self.sums.get(name, (0.0, 0.0))
         return part / total if total > 0 else None
 
     @property
     def own_cpu(self) -> float | None:
-        """CPU time of server, load and this program, per cent of all CPUs; None where not known."""
+        """Return CPU time of server, load and this program, per cent of all CPUs; None where not known."""
         busy = self.figure("cpu")
         return None if busy is None or self.foreign is None else max(busy - self.foreign, 0.0)
 
     @property
     def surroundings(self) -> Surroundings:
-        """What others took beside it."""
+        """Return what others took beside the block."""
         return Surroundings(
             foreign=self.foreign,
             steal=self.steal,
@@ -195,14 +195,14 @@ class Block(Struct, frozen=True):
 
     @property
     def own_cpu_ms(self) -> float | None:
-        """The same per transaction, in ms; of all programs where others cannot be told apart."""
+        """Return the same per transaction, in ms; of all programs where others cannot be told apart."""
         own_cpu, tps = self.own_cpu, self.mean_tps
         if own_cpu is None or not tps or not self.cpus:
             return self.figure("cpu_per_tx")
         return own_cpu / 100.0 * self.cpus * 1000.0 / tps
 
     def quantile(self, quantile: Quantile) -> float | None:
-        """Milliseconds; None of too few transactions."""
+        """Return milliseconds; None of too few transactions."""
         return None if self.latencies is None else quantile.of(self.latencies)
 
 
@@ -223,12 +223,12 @@ class Pair(Struct, frozen=True):
 
     @property
     def blocks(self) -> tuple[Block, Block]:
-        """In the order of time."""
+        """Return the blocks in the order of time."""
         return (self.a, self.b) if self.first is Arm.A else (self.b, self.a)
 
     @property
     def spoiled(self) -> str:
-        """Why it does not count."""
+        """Return why the pair does not count; "" where it does."""
         for block in self.blocks:
             if block.spoiled:
                 return block.spoiled
@@ -240,7 +240,7 @@ class Pair(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """With the time to settle."""
+        """Return the length with the time to settle."""
         return sum(block.seconds + block.settled_s for block in self.blocks)
 
 
@@ -261,17 +261,17 @@ class RivalSettings:
         self._expected: dict[str, str] = {}
 
     async def wanted(self, arm: Arm) -> tuple[WantedSetting, ...]:
-        """What the arm sets on top of what is in force."""
+        """Return the settings that the arm changes in what is in force."""
         self._expected = await live_values(self.control, [rival.name for rival in self.rivals])
         pairs = ((rival.name, rival.value(arm)) for rival in self.rivals)
         return tuple(WantedSetting(name, value) for name, value in pairs if self._expected[name] != value)
 
     def made(self, changes: Sequence[HostChange]) -> None:
-        """Takes what was changed."""
+        """Take what was changed."""
         self._expected |= {change.name: change.shown_after for change in changes}
 
     async def foreign_change(self) -> str:
-        """Which setting another program changed since; "" for none."""
+        """Return which setting another program changed since; "" for none."""
         for name, value in (await live_values(self.control, self._expected)).items():
             if value != self._expected.get(name, value):
                 return f"{name} was changed to {value} by someone else"
@@ -279,7 +279,7 @@ class RivalSettings:
 
 
 async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) -> tuple[Rival, ...]:
-    """The same with A's value where that is the current one.
+    """Return the rivals with the current value where A is "current".
 
     Raises:
         UsageProblem: A setting that this machine does not have, or the same value twice.
@@ -301,13 +301,13 @@ async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) ->
 
 
 async def live_values(control: MachineControl, names: Iterable[str]) -> dict[str, str]:
-    """What the kernel has now, by name. Raises as `by_name`."""
+    """Return the kernel's values by name. Raises as `by_name`."""
     settings = by_name(await control.settings())
     return {name: str(settings[name].live) for name in names}
 
 
 def by_name(settings: Sequence[SystemSetting] | Unavailable) -> Mapping[str, SystemSetting]:
-    """The settings of the machine.
+    """Return the settings of the machine.
 
     Raises:
         HostProblem: They cannot be reached from here.
@@ -329,7 +329,7 @@ _INSTEAD: Final = {"postmaster": _RESTARTS, "backend": _NEW_LOAD, "superuser-bac
 
 
 class Rival(Struct, frozen=True):
-    """What differs between the arms, and its two values as typed.
+    """A parameter or setting in which the arms differ, and its two values as typed.
 
     Attributes:
         name: A parameter, a setting of the machine, "endpoint" or "profile".
@@ -341,14 +341,13 @@ class Rival(Struct, frozen=True):
     b: str
 
     def value(self, arm: Arm) -> str:
-        """Of an arm."""
         return self.a if arm is Arm.A else self.b
 
 
 def resolved(
     rivals: Sequence[Rival], parameters: Mapping[str, Parameter], reached: Set[str] = frozenset()
 ) -> tuple[Rival, ...]:
-    """The same with A's value where that is the current one; what a switch cannot judge is refused.
+    """Return the rivals with the current value where A is "current"; refuse what a switch cannot judge.
 
     Args:
         parameters: What the server has, by name in lower case.
@@ -381,7 +380,7 @@ _REFUSED: Final = {
 
 
 def as_shown(parameter: Parameter, value: str) -> str:
-    """A typed value as SHOW prints it, as far as that can be told without setting it."""
+    """Return a typed value as SHOW prints it, as far as that can be told without setting it."""
     try:
         if parameter.vartype == "bool":
             return parse_bool(value)
@@ -427,7 +426,7 @@ class Arms:
         self.arm: Arm | None = None
 
     async def to(self, arm: Arm, stays_s: float) -> bool:
-        """Puts an arm into force, or prolongs it; whether anything changed.
+        """Put an arm into force, or prolong it, and return whether anything changed.
 
         Args:
             arm: Wanted.
@@ -455,7 +454,7 @@ class Arms:
         return reverted or bool(self._set_id)
 
     async def _make(self, arm: Arm, within_s: float) -> tuple[ParameterChange, ...]:
-        """The changes that the arm needs on top of what is in force; none where it is what is in force."""
+        """Return the changes that the arm needs on top of what is in force; none where it is what is in force."""
         now = {parameter.name: parameter for parameter in await self._control.list(self._names)}
         parameters = [
             WantedParameter(rival.name, rival.value(arm))
@@ -484,7 +483,7 @@ class Arms:
         return changes.parameters
 
     async def check(self, within_s: float) -> None:
-        """Puts each arm into force for a moment: what the server refuses, and what no session gets, is said before.
+        """Put each arm into force for a moment, so that a refusal, and a value that no session gets, are told before.
 
         Raises:
             PgtopError: The server refuses a value, or sessions have another one.
@@ -499,7 +498,7 @@ class Arms:
             await self.restore("ab: checked")
 
     async def foreign_change(self) -> str:
-        """Which parameter another session changed since the arm was put into force; "" for none.
+        """Return which parameter another session changed since the arm was put into force; "" for none.
 
         Raises:
             PgtopError: The server is not there.
@@ -510,7 +509,7 @@ class Arms:
         return "" if self._machine is None else await self._machine.foreign_change()
 
     async def restore(self, reason: str) -> str:
-        """Puts everything back; why that has not worked, "" where it has."""
+        """Put everything back; why that has not worked, "" where it has."""
         problem = ""
         for attempt in range(_ATTEMPTS):
             try:
@@ -523,7 +522,7 @@ class Arms:
         return f"{problem}: `pgtop-tune revert --set {self._set_id}` reverts it"
 
     async def keep(self, arm: Arm) -> None:
-        """Puts an arm into force for good.
+        """Put an arm into force for good.
 
         Raises:
             PgtopError: The server refused, or is not there.
@@ -534,7 +533,7 @@ class Arms:
             self._set_id = ""
 
     async def _revert(self, reason: str) -> bool:
-        """Whether there was anything to be reverted; raises the problem of a set that still stands."""
+        """Revert the set, and return whether there was one; raises the problem of a set that is still in force."""
         set_id, self.arm = self._set_id, None
         if set_id:
             settled = await self._sets.revert(set_id, reason)
@@ -545,7 +544,7 @@ class Arms:
 
 
 def check_reaches(proof: Proof) -> None:
-    """Raises a ServerProblem where new sessions have another value."""
+    """Raise a ServerProblem where new sessions have another value."""
     if proof.overrides:
         raise ServerProblem(
             f"{proof.name} does not reach the load: {proof.overrides[0]}", proof.advice[0] if proof.advice else ""

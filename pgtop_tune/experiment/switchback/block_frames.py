@@ -52,13 +52,13 @@ class ParametersSeen:
         self._looks: Final = deque[ParameterSample](maxlen=_LOOKS_KEPT)
 
     def take(self, frame: Frame) -> None:
-        """A frame with a new look, or with an earlier one."""
+        """Take a frame with a new look, or with an earlier one."""
         sample = sections.parameters(frame)
         if not isinstance(sample, Unavailable) and (not self._looks or sample is not self._looks[-1]):
             self._looks.append(sample)
 
     def changed(self, pair_since_s: float, block_since_s: float, switched: Set[str]) -> str:
-        """What others changed since the pair began, in words; "" for nothing.
+        """Return what others changed since the pair began, in words; "" for nothing.
 
         Args:
             pair_since_s: When the pair began, on the session's clock.
@@ -123,14 +123,14 @@ class OpenBlock:
         self._statements = StatementsSeen()
 
     def begin(self, frame: Frame) -> None:
-        """The frame from which on it counts."""
+        """Begin with the frame from which on the block counts."""
         self._began_ms = self._ended_ms = frame.taken_at_ms
         self.began_s = frame.elapsed_s
         self._statements = StatementsSeen(frame.elapsed_s - _EARLIER_S)
         self._statements.take(frame)
 
     def add(self, interval: Interval, seconds: float, line_before_s: float) -> None:
-        """The time up to the newest frame.
+        """Add the time up to the newest frame.
 
         Args:
             interval: Frames up to it.
@@ -188,7 +188,7 @@ class OpenBlock:
             self._waits[budget.classes[label]] += ms
 
     def take_latencies(self, frame: Frame) -> None:
-        """Whole seconds of the transaction log that are of this block, also those that come after it has ended."""
+        """Take whole seconds of the transaction log that are of this block, also those that come after its end."""
         if isinstance(frame.bench, Unavailable):
             return
         first, behind = math.ceil(self._began_ms / 1000.0), self._ended_ms // 1000
@@ -197,7 +197,7 @@ class OpenBlock:
                 self._latencies.add(second)
 
     def block(self, spoiled: str = "") -> Block:
-        """What was measured so far."""
+        """Return the measurements so far."""
         merged = self._latencies.merged()
         return Block(
             arm=self.arm,
@@ -254,21 +254,21 @@ class BlockFrames:
 
     @property
     def interval(self) -> Interval | None:
-        """What metrics are computed from; None before the first frame."""
+        """Return the frames that metrics are computed from; None before the first frame."""
         return Interval(self._frames) if self._frames else None
 
     @property
     def now_s(self) -> float:
-        """The session's clock."""
+        """Return the session's clock."""
         return self._frames[-1].elapsed_s + time.monotonic() - self._received_s if self._frames else 0.0
 
     def begin(self) -> None:
-        """The load runs: from now on its end, and that of the server, are trouble."""
+        """Begin: the load runs, and from now on its end, and that of the server, are trouble."""
         self._watching, self.tps, self._started_ms = True, [], None
         self.statements = StatementsSeen()
 
     def end(self) -> None:
-        """The load may end."""
+        """Allow the load to end."""
         self._watching = False
 
     def accept(self, step: Step) -> None:
@@ -309,7 +309,7 @@ class BlockFrames:
             block.settling += tps
 
     def _told(self, frame: Frame, interval: Interval) -> list[float]:
-        """Transactions per second that this frame tells."""
+        """Return transactions per second that this frame tells."""
         if not self.loaded:
             tps = server.TPS(interval)
             return [] if tps is None else [tps]
@@ -332,18 +332,18 @@ class BlockFrames:
             self.trouble = self.trouble or how_ended(frame.bench.run)
 
     def open(self, arm: Arm, settle_s: float, measured_s: float) -> OpenBlock:
-        """A block that begins with the first frame once it has settled, and is to have so many seconds."""
+        """Return a block that begins with the first frame once it has settled, and is to have so many seconds."""
         block = self._open = OpenBlock(arm, settle_s, measured_s, loaded=self.loaded)
         self._opens_s = self.now_s + settle_s
         self._blocks.append(block)
         return block
 
     def stop(self) -> None:
-        """The open block takes nothing more but latencies that come late."""
+        """Close the open block to all but latencies that come late."""
         self._open = None
 
     async def why(self, timeout_s: float) -> str:
-        """The trouble; where the load failed, once the server has told whether it was restarted, or after so long."""
+        """Return the trouble; where the load failed, wait until the server has told whether it was restarted."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._load_failed and not self._answers_since and not self._closed:
@@ -351,7 +351,7 @@ class BlockFrames:
         return self.trouble
 
     async def until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Waits for the condition, looked at with each frame; False in trouble, and when it did not hold in time."""
+        """Wait for the condition, looked at with each frame; False in trouble, and when it did not hold in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not self.trouble:
@@ -364,7 +364,7 @@ class BlockFrames:
 
 
 def how_ended(run: BenchRun) -> str:
-    """ "the load failed: …" with the first of pgbench's last words, or "the load ended"."""
+    """Return "the load failed: …" with the first of pgbench's last words, or "the load ended"."""
     if run.state is RunState.FAILED and run.message:
         return f"the load failed: {run.message.splitlines()[0]}"
     return "the load ended"
@@ -380,7 +380,7 @@ _UNITS = {"checkpoint_timeout": "s", "max_wal_size": "MB", "checkpoint_completio
 
 
 def cycle_s(interval: Interval, values: Mapping[str, str]) -> float | None:
-    """Seconds from the begin of a checkpoint to the next: checkpoint_timeout, or less where WAL forces it.
+    """Return seconds from the begin of a checkpoint to the next: checkpoint_timeout, or less where WAL forces it.
 
     Args:
         interval: With the WAL rate of the last seconds.
@@ -432,11 +432,11 @@ class OwnCycles(Struct, frozen=True):
 
     @property
     def pair_s(self) -> float:
-        """Of a pair of blocks, as assumed."""
+        """Return the expected length of a pair of blocks."""
         return own_pair_s(self.seconds)
 
     async def end(self, block: OpenBlock, wait: Wait) -> None:
-        """The second one, up to the first frame behind it: what the block has written is a part of it.
+        """Make the second checkpoint, and wait for the first frame behind it: the block's writes are a part of it.
 
         Raises:
             Over: The load or the server ended.
@@ -448,7 +448,7 @@ class OwnCycles(Struct, frozen=True):
 
 
 def own_pair_s(seconds: float) -> float:
-    """Expected length of a pair of blocks, each between CHECKPOINTs `seconds` apart."""
+    """Return expected length of a pair of blocks, each between CHECKPOINTs `seconds` apart."""
     return 2.0 * (seconds + 2.0 * _AROUND_S)
 
 
@@ -470,7 +470,7 @@ class WholeCycles:
         self._cycle_s = 0.0
 
     def plan(self, remaining_s: float, elapsed_s: float) -> str:
-        """Under the load, before the first block: how long blocks are, in words.
+        """Return under the load, before the first block: how long blocks are, in words.
 
         Raises:
             Over: Too few fit into the time, or how long a cycle takes is not known.
@@ -497,18 +497,18 @@ class WholeCycles:
 
     @property
     def pair_s(self) -> float:
-        """Of a pair, as assumed."""
+        """Return the expected length of a pair."""
         return CYCLES_PER_PAIR * self._cycle_s if self._own is None else self._own.pair_s
 
     @property
     def longest_s(self) -> float:
-        """A block takes no longer."""
+        """Return a block takes no longer."""
         if self._own is None:
             return _TOLERANCE * 2.0 * self._cycle_s + _LATE_S
         return self._own.seconds + 2.0 * _CHECKPOINT_S + _LATE_S
 
     async def block(self, arm: Arm, measuring: Callable[[], None], *, changed: bool) -> OpenBlock:
-        """Measures one, still open.
+        """Measure one, still open.
 
         Args:
             measuring: Called once what counts begins.

@@ -1,4 +1,4 @@
-"""What the pairs of a switchback say: which of them count, the effect on each figure, and whether it can be put down
+"""Evaluation of the pairs of a switchback: which of them count, the effect on each figure, and whether it is due
 to the parameters. Pure; the judge is `compare.statistics.switchback`.
 
 One figure decides: TPS, the mean latency of a load with a rate, or the same mix of statements under a foreign load.
@@ -82,7 +82,7 @@ class FigureEffect(Struct, frozen=True):
 
     @property
     def of_latency(self) -> bool:
-        """Whether the change is a share of A's latency."""
+        """Return whether the change is a share of A's latency."""
         return self.id.startswith(_WAIT)
 
 
@@ -97,7 +97,7 @@ class FigureRow(Struct, frozen=True):
 
 
 def ratios_of(of: Callable[[Block], float | None], pairs: Sequence[Pair]) -> list[float]:
-    """ln(B/A) of the pairs that have both."""
+    """Return ln(B/A) of the pairs that have both."""
     values = ((of(pair.a), of(pair.b)) for pair in pairs)
     return [math.log(b / a) for a, b in values if a and b and a > 0.0 and b > 0.0]
 
@@ -142,7 +142,7 @@ def _together(figures: Sequence[tuple[FigureRow, Sequence[float]]], pairs: Seque
 
 
 def student(ratios: Sequence[float]) -> Effect | None:
-    """Of the pairs as one sample; None below four."""
+    """Return the effect of the pairs as one sample; None below four."""
     count = len(ratios)
     if count < FEWEST_PAIRS:
         return None
@@ -162,13 +162,13 @@ def student(ratios: Sequence[float]) -> Effect | None:
 
 
 def _of(name: str, of: Callable[[Block], float | None] | None = None) -> FigureRow:
-    """A figure of `compare.sides.figures`; by default from its sums in a block."""
+    """Return a figure of `compare.sides.figures`; by default from its sums in a block."""
     figure = BY_ID[name]
     return FigureRow(name, figure.title, figure.unit, figure.better, of or (lambda block: block.figure(name)))
 
 
 def waits_of(pairs: Sequence[Pair]) -> list[tuple[FigureRow, list[float]]]:
-    """Classes of waits that are a noticeable part of a transaction's time, with their change in each pair.
+    """Return classes of waits that are a noticeable part of a transaction's time, with their change in each pair.
 
     The change is ln(1 + (B − A) / latency of A): a class may be gone under one arm, and has no ratio then. It is no aim
     by itself: where one wait goes, clients meet at the next.
@@ -214,7 +214,7 @@ BESIDE: Final = (
 
 
 def trade_of(main: FigureEffect, other_effects: Sequence[FigureEffect]) -> str:
-    """The main figure and what went the other way; "" where nothing did."""
+    """Return the main figure and what went the other way; "" where nothing did."""
     against = {"better": "worse", "worse": "better"}.get(main.verdict)
     paid = [effect for effect in other_effects if effect.verdict == against and effect.better is not Better.NEITHER]
     if not paid:
@@ -256,12 +256,12 @@ class FixedMix(Struct, frozen=True):
     problem: str = ""
 
     def of(self, block: Block) -> float | None:
-        """Milliseconds of a call of the mix; None where the block has no counters of statements."""
+        """Return milliseconds of a call of the mix; None where the block has no counters of statements."""
         return same_mix(self.weights)(block.statements)
 
 
 def why_no_mix(names: Collection[str], interval: Interval | None) -> str:
-    """Why the same mix cannot decide, in a sentence; "" where it may.
+    """Return why the same mix cannot decide, in a sentence; "" where it may.
 
     Args:
         names: Of the parameters under test.
@@ -279,7 +279,7 @@ def why_no_mix(names: Collection[str], interval: Interval | None) -> str:
 
 
 def fixed_mix(pairs: Sequence[Pair]) -> FixedMix:
-    """The set that these pairs give; of more than four the first four."""
+    """Return the set that these pairs give; of more than four the first four."""
     first = pairs[:FEWEST_PAIRS]
     if not all(block.statements for pair in first for block in pair.blocks):
         return FixedMix(
@@ -306,7 +306,7 @@ def fixed_mix(pairs: Sequence[Pair]) -> FixedMix:
 
 
 def slower_calls(blocks: Sequence[Block], times: float, last: int) -> bool:
-    """Whether the last blocks of B took so many times A's median for the mix of A; also where nothing tells.
+    """Return whether B's last blocks took so many times A's median for the mix of A; also where nothing tells.
 
     Args:
         blocks: In the order of time.
@@ -319,7 +319,7 @@ def slower_calls(blocks: Sequence[Block], times: float, last: int) -> bool:
 
 
 def sums_of(pairs: Sequence[Pair]) -> tuple[SideSums, SideSums]:
-    """What both arms counted."""
+    """Return the counts of both arms."""
     return _sums([pair.a for pair in pairs]), _sums([pair.b for pair in pairs])
 
 
@@ -378,12 +378,12 @@ class Evaluation(Struct, frozen=True):
 
     @property
     def throughput(self) -> FigureEffect | None:
-        """The effect on TPS: of the figure that decides, or beside it at the end."""
+        """Return the effect on TPS: of the figure that decides, or beside it at the end."""
         return next((figure for figure in (self.main, *self.others) if figure.id == TPS), None)
 
     @property
     def over(self) -> bool:
-        """Whether there is a verdict that may be told."""
+        """Return whether there is a verdict that may be told."""
         return self.paired.over and not self.unattributable
 
 
@@ -394,7 +394,7 @@ def evaluate(
     final: bool = False,
     text: Callable[[str], str] = lambda id: "",
 ) -> Evaluation:
-    """What these pairs say.
+    """Evaluate the pairs.
 
     Args:
         pairs: In the order of time; at least one.
@@ -444,7 +444,7 @@ def evaluate(
 
 
 def missing_words(evaluation: Evaluation | None, elapsed_s: float, pair_s: float) -> str:
-    """What would decide an experiment that ends undecided, behind the reason for that; "" where nothing is known.
+    """Return what would decide an experiment that ends undecided, to follow the reason; "" where nothing is known.
 
     Args:
         evaluation: None before the first pair.
@@ -471,7 +471,7 @@ def _unread(pair: Pair) -> bool:
 def _statements(
     pairs: Sequence[Pair], mix: FixedMix, main: FigureEffect, text: Callable[[str], str]
 ) -> StatementComparison:
-    """Time per call of each statement, judged together."""
+    """Return time per call of each statement, judged together."""
     sums = sums_of(pairs)
     ids = dict.fromkeys((*sums[0].whole, *sums[1].whole))
     effects = {id: student(_statement_ratios(id, pairs)) for id in mix.weights}
@@ -514,13 +514,13 @@ def _at_an_edge(pair: Pair) -> bool:
 
 
 def generator(blocks: Sequence[Block]) -> str:
-    """Why the load is no objective: its generator was the limit in half of the blocks."""
+    """Return why the load is no objective: its generator was the limit in half of the blocks; "" where it is one."""
     bound_blocks = [block for block in blocks if block.generator]
     return bound_blocks[-1].generator if bound_blocks and 2 * len(bound_blocks) >= len(blocks) else ""
 
 
 def still_builds_up(pairs: Sequence[Pair]) -> bool:
-    """Whether the effect grows within B's blocks of the pairs with the newest lengths; tested at few of them."""
+    """Return whether the effect grows within B's blocks of the pairs with the newest lengths; tested at few of them."""
     newest = [pair for pair in pairs if not pair.superseded and not pair.spoiled]
     halves = []
     for pair in newest[: max((look for look in _LOOKS if look <= len(newest)), default=0)]:

@@ -53,12 +53,12 @@ class PlanPair(Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Whether both are known and differ."""
+        """Return whether both plans are known and differ."""
         return self.a.shape is not None and self.b.shape is not None and self.a.shape.nodes != self.b.shape.nodes
 
     @property
     def problem(self) -> str:
-        """Why one is not known; "" where both are."""
+        """Return why one plan is not known; "" where both are."""
         return self.a.problem or self.b.problem
 
 
@@ -75,7 +75,7 @@ class StatementPlans:
         self._by: Final = by
 
     async def look(self, statements: Mapping[str, StatementToPlan]) -> dict[str, StatementPlan]:
-        """The plans with the settings in force, within a minute."""
+        """Return the plans with the settings in force, within a minute."""
         plans = {}
         ends_s = asyncio.get_running_loop().time() + LONGEST_S
         for id, statement in statements.items():
@@ -102,7 +102,7 @@ class StatementPlans:
 
 
 def to_plan(comparison: StatementComparison, names_seen: StatementsSeen) -> dict[str, StatementToPlan]:
-    """Those of the fixed set with most time on the server, under either arm."""
+    """Return those of the fixed set with most time on the server, under either arm."""
     rows = sorted((row for row in comparison.rows if row.fixed), key=_total_ms, reverse=True)
     named = [(row, names_seen.names[row.id]) for row in rows[:MOST_PLANNED] if row.id in names_seen.names]
     return {row.id: StatementToPlan(row.text, name.datname or "", name.usename or "") for row, name in named}
@@ -115,7 +115,7 @@ def _total_ms(row: StatementRow) -> float:
 def plan_pairs(
     comparison: StatementComparison, a: Mapping[str, StatementPlan], b: Mapping[str, StatementPlan]
 ) -> tuple[PlanPair, ...]:
-    """Plans of both arms; what changed with the largest effect first."""
+    """Return plans of both arms; what changed with the largest effect first."""
     pairs = [
         PlanPair(
             id=row.id,
@@ -134,7 +134,7 @@ def plan_pairs(
 async def look_under_both(
     plans: StatementPlans, arms: Arms, comparison: StatementComparison, statements_seen: StatementsSeen
 ) -> tuple[PlanPair, ...]:
-    """Puts both arms into force again, the one that is first. Raises as `Arms.to` and `StatementPlans.look`."""
+    """Put both arms into force again, the one that is first. Raises as `Arms.to` and `StatementPlans.look`."""
     statements = to_plan(comparison, statements_seen)
     looked: dict[Arm, dict[str, StatementPlan]] = {}
     for arm in (Arm.B, Arm.A) if arms.arm is Arm.B else Arm:
@@ -147,7 +147,7 @@ async def look_under_both(
 
 
 def plan_verdict(pairs: Sequence[PlanPair]) -> str:
-    """The first change, for the line of the verdict; "" without one."""
+    """Return the first change, for the line of the verdict; "" without one."""
     changed = [pair for pair in pairs if pair.changed]
     if not changed:
         return ""
@@ -156,7 +156,7 @@ def plan_verdict(pairs: Sequence[PlanPair]) -> str:
 
 
 def plan_remarks(pairs: Sequence[PlanPair]) -> list[str]:
-    """Each change with its nodes, how many plans are the same, and why there is none of others."""
+    """Return each change with its nodes, how many plans are the same, and why there is none of others."""
     lines = [
         f"{_change(pair)}: {one_line(pair.text, _NAME)}: {one_line(nodes_changed(pair), 200)}"
         for pair in pairs
@@ -180,7 +180,7 @@ def _change(pair: PlanPair) -> str:
 
 
 def nodes_changed(pair: PlanPair) -> str:
-    """Nodes of one plan only, A's before B's."""
+    """Return nodes of one plan only, A's before B's."""
     if pair.a.shape is None or pair.b.shape is None:
         return ""
     a, b = ([line.strip() for line in shape.nodes] for shape in (pair.a.shape, pair.b.shape))

@@ -87,7 +87,7 @@ class ArmLoads:
         """See `ContinuousLoad.start`: there is none between blocks."""
 
     async def begin(self, arm: Arm) -> int:
-        """Makes the data alike and starts the load of an arm; the number of its run. Raises as `LoadRun.start`."""
+        """Make the data alike, start an arm's load, and return the number of its run. Raises as `LoadRun.start`."""
         under_way = await self._run.start(self._cells[arm], BeforeEachRun(ALIKE))
         for step in under_way.facts.housekeeping:
             problem = f"{step.name}: {step.problem}"
@@ -114,7 +114,7 @@ class ForeignLoad:
 
 
 async def check_nothing_pending(*controls: ParameterControl | MachineControl) -> None:
-    """Makes sure that no change reverts by itself while an experiment measures.
+    """Make sure that no change reverts by itself while an experiment measures.
 
     Args:
         controls: Of the server, and of its machine where the experiment switches that.
@@ -144,7 +144,7 @@ _ROUND_S: Final = 60.0
 
 
 class SeparatePlan(SwitchbackPlan, frozen=True, kw_only=True):
-    """What is asked for.
+    """A switchback in blocks that are runs of their own.
 
     Attributes:
         around_s: What precedes the warm-up of a block, as long as none has shown it.
@@ -154,7 +154,7 @@ class SeparatePlan(SwitchbackPlan, frozen=True, kw_only=True):
 
     @property
     def pair_s(self) -> float:
-        """Of a pair, as assumed."""
+        """Return the expected length of a pair."""
         return 2.0 * (self.around_s + self.lengths.settle_s + self.lengths.measured_s)
 
     @property
@@ -164,7 +164,7 @@ class SeparatePlan(SwitchbackPlan, frozen=True, kw_only=True):
 
     @property
     def by_checkpoints(self) -> bool:
-        """Each block begins with a checkpoint, whatever the parameter."""
+        """Return each block begins with a checkpoint, whatever the parameter."""
         return False
 
 
@@ -211,14 +211,14 @@ class SeparateBlocks(Switchback):
         self._restart: Final = restart
 
     async def _warm_up(self) -> None:
-        """Each block has its own."""
+        """Do nothing: each block has its own warm-up."""
 
     def _fit_lengths(self, pairs: tuple[Pair, ...], evaluation: Evaluation) -> None:
-        """They stay: what builds up more slowly is said at the end."""
+        """Keep the lengths: an effect that builds up more slowly is said at the end."""
 
     @property
     def _pair_s(self) -> float:
-        """As the pairs have shown it."""
+        """Return the length that the pairs have shown."""
         pairs = self.state.pairs
         return fmean(pair.seconds for pair in pairs) if pairs else self._separate.pair_s
 
@@ -231,7 +231,7 @@ class SeparateBlocks(Switchback):
         return await super()._pair(number, order)
 
     async def _block(self, arm: Arm) -> tuple[OpenBlock, str]:
-        """Prepares and measures one block; why it does not count, "" where it does."""
+        """Return prepares and measures one block; why it does not count, "" where it does."""
         began_s, lengths = self.elapsed_s, self._lengths
         self._put(phase=Phase.PREPARING, arm=None)
         await self._end_load()
@@ -257,7 +257,7 @@ class SeparateBlocks(Switchback):
         return block, spoiled
 
     async def _begin_load(self, arm: Arm) -> None:
-        """Starts the load; from then on its end, and that of the server, are trouble."""
+        """Start the load; from then on its end, and that of the server, are trouble."""
         number = await self._loads.begin(arm)
         for problem in self._loads.problems:
             if problem not in self.state.notes:
@@ -293,5 +293,5 @@ def _run(frames: BlockFrames) -> BenchRun | None:
 
 
 def _is_over(run: BenchRun, number: int) -> bool:
-    """Whether it is the load of that number, and has ended by itself."""
+    """Return whether the run is the load of that number, and has ended by itself."""
     return run.run == number and run.state not in UNDER_WAY

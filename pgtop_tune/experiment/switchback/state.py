@@ -1,4 +1,4 @@
-"""What is asked of a switchback, where it stands, and how it ends."""
+"""The request, the state and the endings of a switchback, and its record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pgtop_tune.model.run_json import plain
 
 
 class Phase(StrEnum):
-    """What is going on."""
+    """The step that is under way."""
 
     CHECKING = "checking the values"
     PREPARING = "preparing"
@@ -41,7 +41,7 @@ class Phase(StrEnum):
 
 
 class Ending(StrEnum):
-    """Why the experiment is over."""
+    """The reason for the end of an experiment."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -84,7 +84,7 @@ class Over(Exception):
 
 
 class SwitchbackPlan(Struct, frozen=True):
-    """What is asked for.
+    """A switchback as it is asked for.
 
     Attributes:
         rivals: Resolved.
@@ -114,17 +114,17 @@ class SwitchbackPlan(Struct, frozen=True):
 
     @property
     def least_s(self) -> float:
-        """What the fewest pairs take, with the shortest warm-up."""
+        """Return the length of the fewest pairs, with the shortest warm-up."""
         return (0.0 if self.steady else FEWEST_S) + FEWEST_PAIRS * self.lengths.pair_s
 
     @property
     def by_checkpoints(self) -> bool:
-        """Whether blocks have to be whole checkpoint cycles."""
+        """Return whether blocks have to be whole checkpoint cycles."""
         return not BY_CHECKPOINTS.isdisjoint(rival.name for rival in self.rivals if rival.a != rival.b)
 
 
 class SwitchbackState(Struct, frozen=True):
-    """Where the experiment stands, for lines and screens.
+    """The state of an experiment, for lines and screens.
 
     Attributes:
         pair: From 1; 0 before the first.
@@ -162,7 +162,7 @@ class SwitchbackState(Struct, frozen=True):
 
     @property
     def left_in_force(self) -> str:
-        """Why values of an arm are still in force at the end, and the command that reverts them; "" where none are."""
+        """Return why values of an arm are still in force at the end, and the command that reverts them; "" for none."""
         return next((note for note in self.notes if note.startswith(NOT_PUT_BACK)), "")
 
 
@@ -170,11 +170,11 @@ class ContinuousLoad(Protocol):
     """The load of an experiment."""
 
     async def start(self) -> None:
-        """Raises a PgtopError where it cannot be started."""
+        """Raise a PgtopError where it cannot be started."""
         ...
 
     async def stop(self) -> None:
-        """Ends it; one of another program goes on."""
+        """End it; one of another program goes on."""
         ...
 
 
@@ -189,7 +189,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The record: the result first, then the evaluation, then every block.
+    """Return the record: the result first, then the evaluation, then every block.
 
     Args:
         facts: Of server, program and load, as JSON has them.
@@ -222,7 +222,7 @@ def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, An
 
 
 def block_json(block: Block) -> dict[str, Any]:
-    """A block with its raw figures."""
+    """Return a block with its raw figures."""
     record: dict[str, Any] = plain(block)
     record["mean_tps"] = round(block.mean_tps, 3)
     record["p50_ms"], record["p99_ms"] = block.quantile(P50), block.quantile(P99)
@@ -247,7 +247,7 @@ class RecordFile:
         self.path: Final = experiments_dir() / f"ab-{began}-{names}-{os.getpid()}.json"
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Raises a RecordingProblem where it cannot be written; the former one is whole."""
+        """Raise a RecordingProblem where it cannot be written; the former one is whole."""
         try:
             private(self.path.parent)
             with replacing(self.path) as file:
@@ -259,7 +259,7 @@ class RecordFile:
 
 
 def trials_of(server: str, system_identifier: str) -> tuple[Trial, ...]:
-    """The newest experiments on this server whose effect can be told; files that cannot be read are left out.
+    """Return the newest experiments on this server whose effect can be told; files that cannot be read are left out.
 
     Args:
         server: Its address, which decides where no system identifier is known.
@@ -286,7 +286,7 @@ class _Evaluation(Struct):
 
     @property
     def throughput(self) -> _Main | None:
-        """The effect on TPS."""
+        """Return the effect on TPS."""
         return next((figure for figure in (self.main, *self.others) if figure.id == TPS), None)
 
 

@@ -70,7 +70,7 @@ so much that a third of them count."""
 
 
 def at_once(pairs: Sequence[Pair]) -> bool:
-    """Whether the changes of the arm so far show the whole effect after its settle time: `QUICK` blocks will do.
+    """Return whether the changes of the arm show the whole effect after its settle time: `QUICK` blocks will do.
 
     The share of the step that the seconds behind it have made, over all changes by least squares through the origin,
     has to be 90 %, and surely more than 60 %; an effect that is small beside the noise shows nothing.
@@ -129,7 +129,7 @@ _WINDOWS: Final = (120, 60, 40, 30, 20)
 
 
 def newest_steady(seconds: Sequence[float]) -> SteadyState:
-    """Whether all seconds, or the newest of them, show no drift beyond their noise; else why all of them do.
+    """Return the state of all seconds, or of the newest that show no drift beyond their noise.
 
     The noise may be larger than that of a single run: pairs of blocks are compared, and a coin orders them.
     """
@@ -150,7 +150,7 @@ _USUAL: Final = 10
 
 
 class Harm(Struct, frozen=True):
-    """What B does to the load.
+    """The harm that B does to the load.
 
     Attributes:
         times: Its figure, of A's usual one.
@@ -164,12 +164,12 @@ class Harm(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """The reason of the ending."""
+        """Return the reason of the ending."""
         return f"stopped: {self.finding}{f'; {self.unattributable}' if self.unattributable else ''}"
 
 
 def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
-    """The harm for which the experiment stops; None where it may go on.
+    """Return the harm for which the experiment stops; None where it may go on.
 
     Args:
         blocks: In the order of time.
@@ -191,7 +191,7 @@ def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
 
 
 def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
-    """Where B's last two blocks were below half of each of A's before and among them; else None.
+    """Return the harm where B's last two blocks were below half of each of A's before and among them; else None.
 
     Args:
         blocks: In the order of time.
@@ -210,7 +210,7 @@ def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
 
 
 def _because(usual: Sequence[Block], last: Sequence[Block], share: float) -> str:
-    """Why a figure of B that is such a share of A's cannot be put down to the parameters; "" where it can."""
+    """Return why B's share of A's figure is not attributable to the parameters; "" where it is."""
     sides = [block.surroundings for block in usual], [block.surroundings for block in last]
     return attribution(*sides, share - 1.0, share - 1.0)[0]
 
@@ -223,7 +223,7 @@ class _Of(Struct, frozen=True):
 
 
 def _last_and_usual(blocks: Sequence[Block], of: Callable[[Block], float | None]) -> tuple[_Of, _Of] | None:
-    """A figure of B's last two blocks, and of A's before and among them; None where there are too few.
+    """Return a figure of B's last two blocks, and of A's before and among them; None where there are too few.
 
     One of these blocks of A comes after the first of B's two: a load that slumps by itself slumps there, too. One that
     goes up and down by itself did so within the blocks of A before. Blocks that do not count are left out.
@@ -301,7 +301,7 @@ class Switchback:
         self._blocks: list[Block] = []
 
     async def run(self) -> SwitchbackState:
-        """Runs to the end, whatever that is; the state says which.
+        """Run to the end, whatever that is; the state says which.
 
         Raises:
             PgtopError: It could not begin; nothing is changed.
@@ -337,7 +337,7 @@ class Switchback:
         return self.state
 
     async def _look_at_plans(self, ending: Ending) -> None:
-        """Plans of the statements with most time under both arms; what goes wrong is a note."""
+        """Look at the plans of the statements with most time under both arms; a failure is a note."""
         if self._plans is None or ending not in _PLANNED or not self.state.pairs:
             return
         comparison = self._evaluated(self.state.pairs, final=True).statements
@@ -351,7 +351,7 @@ class Switchback:
             self._note(f"no plans: {problem.message}")
 
     async def _put_back(self, ending: Ending) -> None:
-        """Ends the load and restores the values; a better B stays where that was asked for."""
+        """End the load and restore the values; a better B stays where that was asked for."""
         evaluation = self.state.evaluation
         self._frames.end()
         kept = False
@@ -369,7 +369,7 @@ class Switchback:
         await self._load.stop()
 
     async def _measure(self) -> None:
-        """Pairs until there is a verdict. Always ends by raising `Over`, or a PgtopError."""
+        """Measure pairs until there is a verdict. Always ends by raising `Over`, or a PgtopError."""
         self._began_s = time.monotonic()
         self._frames.begin()
         await self._warm_up()
@@ -385,7 +385,7 @@ class Switchback:
             self._end_if_decided()
 
     async def _warm_up(self) -> None:
-        """Waits until the load is steady."""
+        """Wait until the load is steady."""
         if self.plan.steady:
             return
         self._put(phase=Phase.WARMING_UP)
@@ -408,7 +408,7 @@ class Switchback:
         raise Over(Ending.NOT_STEADY, f"the load does not get steady: {steadiness.reason}")
 
     async def _tell_noise(self) -> None:
-        """What the time can show of this load; ends where that is nothing."""
+        """Note what the time can show of this load; end the experiment where that is nothing."""
         interval = self._frames.interval
         load = None if interval is None else interval.now(sections.bench)
         if interval is None or load is None or self._objective != TPS or self.plan.by_checkpoints:
@@ -423,7 +423,7 @@ class Switchback:
         self._note(in_time.sentence)
 
     def _choose_objective(self) -> None:
-        """TPS in place of the same mix of statements, where the server does not tell it or it does not show."""
+        """Let TPS decide in place of the same mix of statements, where the server does not tell the mix."""
         if self._objective != SAME_MIX:
             return
         if reason := why_no_mix([rival.name for rival in self.plan.rivals], self._frames.interval):
@@ -444,7 +444,7 @@ class Switchback:
             self._note(f"prediction: {prediction_words(prediction)}")
 
     async def _pair(self, number: int, order: tuple[Arm, Arm]) -> Pair:
-        """Measures one pair."""
+        """Measure one pair."""
         if self.elapsed_s + self._pair_s > self.plan.for_s:
             self._end_undecided("the time is over")
         self._put(pair=number, arm=None)
@@ -465,7 +465,7 @@ class Switchback:
         return self._lengths.pair_s if self._cycles is None else self._cycles.pair_s
 
     async def _block(self, arm: Arm) -> tuple[OpenBlock, str]:
-        """Measures one block; why it does not count, "" where it does."""
+        """Measure one block; why it does not count, "" where it does."""
         changed = await self._arms.to(arm, self._lengths_s if self._cycles is None else self._cycles.longest_s)
         self._put(phase=Phase.SETTLING if changed else Phase.MEASURING, arm=arm, arm_since_s=self._frames.now_s)
         if self._cycles is None:
@@ -487,7 +487,7 @@ class Switchback:
 
     @property
     def _lengths_s(self) -> float:
-        """A block of these lengths takes no longer."""
+        """Return a block of these lengths takes no longer."""
         return self._lengths.settle_s + self._lengths.measured_s + _LATE_S
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> None:
@@ -503,7 +503,7 @@ class Switchback:
             raise Over(Ending.ENDED, self._frames.trouble)
 
     def _judge(self) -> None:
-        """Evaluates what there is; latencies of the last block may have come since."""
+        """Evaluate the pairs; latencies of the last block may have come since."""
         self._open = [
             (replace(pair, a=a.block(pair.a.spoiled), b=b.block(pair.b.spoiled)), a, b) for pair, a, b in self._open
         ]
@@ -513,7 +513,7 @@ class Switchback:
         self._fit_lengths(pairs, evaluation)
 
     def _fit_lengths(self, pairs: tuple[Pair, ...], evaluation: Evaluation) -> None:
-        """Makes the next blocks longer or shorter, as the effect has shown."""
+        """Make the next blocks longer or shorter, as the effect has shown."""
         if self._cycles is not None:
             return
         if evaluation.slow:
@@ -524,7 +524,7 @@ class Switchback:
             self._note(f"nothing builds up: the next blocks settle for {quick.settle_s:.0f} s")
 
     def _settle_longer(self) -> None:
-        """The effect builds up too slowly for the lengths there are: the pairs so far are dropped."""
+        """Drop the pairs so far, and settle longer: the effect builds up too slowly for the lengths there are."""
         settled_s, next_lengths = self._lengths.settle_s, longer(self._lengths)
         if next_lengths is None or self.elapsed_s + FEWEST_PAIRS * next_lengths.pair_s > self.plan.for_s:
             return
@@ -555,7 +555,7 @@ class Switchback:
 
     @property
     def elapsed_s(self) -> float:
-        """Since the load runs."""
+        """Return the time since the load runs."""
         return time.monotonic() - self._began_s
 
     def _note_afterwards(self, note: str) -> None:

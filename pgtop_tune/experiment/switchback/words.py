@@ -55,7 +55,7 @@ class ShownStates:
         )
 
     def take(self, state: SwitchbackState) -> bool:
-        """Makes the next state of the screen; whether its figures are new."""
+        """Make the next state of the screen; whether its figures are new."""
         has_ended = is_over(state)
         arm = "" if state.arm is None else str(state.arm)
         if arm and arm != self._arm:
@@ -102,7 +102,7 @@ class ShownStates:
 
 
 def is_over(state: SwitchbackState) -> bool:
-    """Whether it has an ending, or a reason for one."""
+    """Return whether the state has an ending, or a reason for one."""
     return bool(state.reason) or state.ending is not Ending.UNDER_WAY
 
 
@@ -120,7 +120,7 @@ class Narrator:
         self._pairs = self._notes = 0
 
     def lines(self, state: SwitchbackState) -> Iterator[str]:
-        """What is new."""
+        """Yield the lines that are new."""
         clock = _clock(state.elapsed_s)
         for note in state.notes[self._notes :]:
             yield f"{clock}  {note}"
@@ -142,7 +142,7 @@ def _clock(seconds: float) -> str:
 
 
 def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
-    """The effect so far, with its interval and what is missing."""
+    """Return the effect so far, with its interval and what is missing."""
     paired = evaluation.paired
     reason = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
     left_out = f"left out ({reason}); " if reason else ""
@@ -160,7 +160,7 @@ def _verdict(paired: Paired, pairs: tuple[Pair, ...]) -> str:
 
 
 def effect_words(paired: Paired) -> str:
-    """With its interval where it has one."""
+    """Return the effect, with its interval where it has one."""
     interval = "" if paired.low is None or paired.high is None else f" ({_share(paired.low)} … {_share(paired.high)})"
     return f"{_share(paired.relative)}{interval}"
 
@@ -173,14 +173,14 @@ def _share(relative: float) -> str:
 
 
 def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:
-    """The result in one line."""
+    """Return the result in one line."""
     verdict_words = outcome(plan.rivals, state.evaluation, state.ending, state.reason)
     changed = plan_verdict(state.plans)
     return f"{verdict_words}; {changed}" if changed else verdict_words
 
 
 def outcome(rivals: Sequence[Rival], evaluation: Evaluation | None, ending: Ending, reason: str) -> str:
-    """A verdict with its effect in one line, or why there is none."""
+    """Return a verdict with its effect in one line, or why there is none."""
     a, b = (", ".join(f"{rival.name}={rival.value(arm)}" for rival in rivals) for arm in Arm)
     names = f"B ({b}) against A ({a})"
     if evaluation is None or not evaluation.paired.pairs:
@@ -200,7 +200,7 @@ def _ending(ending: Ending, reason: str) -> str:
 
 
 def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
-    """What belongs to the result: the trade, cross-check, pairs that do not count."""
+    """Return the remarks on the result: the trade, the cross-check, the pairs that do not count."""
     evaluation = state.evaluation
     afterwards = [state.afterwards] if state.afterwards else []
     if evaluation is None:
@@ -227,7 +227,7 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
 
 
 def of_evaluation(evaluation: Evaluation, ending: Ending, slow: str) -> list[str]:
-    """What pairs say beside the verdict, of whatever experiment.
+    """Return the remarks of pairs beside the verdict, of any experiment.
 
     Args:
         slow: Said where the effect still builds up.
@@ -287,12 +287,12 @@ _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
 
 def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
-    """The result with its figures."""
+    """Return the result with its figures."""
     return as_text(headline(plan, state), state.evaluation, remarks(plan, state))
 
 
 def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
-    """A result with its figures."""
+    """Return a result with its figures."""
     lines = [headline]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [
@@ -309,12 +309,12 @@ def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]
 
 
 def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
-    """The same for a document."""
+    """Return the result with its figures, for a document."""
     return as_markdown(headline(plan, state), state.evaluation, remarks(plan, state))
 
 
 def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
-    """A result with its figures, for a document; statements and endpoints in it are foreign."""
+    """Return a result with its figures, for a document; statements and endpoints in it are foreign."""
     lines = [f"**{tables.escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [tables.as_markdown(_table(evaluation), tables.escaped), ""]

@@ -1,4 +1,4 @@
-"""Whether evaluations are made under the same conditions: the load that another program drives, and what other programs
+"""Conditions of evaluations: the load that another program drives, and what other programs
 take of the machine. Pure.
 
 A setting is compared with itself, earlier and later, so that no knob is to blame for a difference. Settings change how
@@ -58,7 +58,7 @@ class LoadShape(Struct, frozen=True):
 
 
 def load_shape(interval: Interval) -> LoadShape | None:
-    """The shape of the newest seconds; None where they tell nothing."""
+    """Return the shape of the newest seconds; None where they tell nothing."""
     tps = server.TPS(interval)
     waits = wait_profile(interval, WINDOW_S, CLIENT_BACKEND)
     sessions = sum(wait.sessions for wait in waits)
@@ -68,7 +68,7 @@ def load_shape(interval: Interval) -> LoadShape | None:
 
 
 def change_of(before: LoadShape, looks: Sequence[LoadShape]) -> str:
-    """How the load has changed, in words; "" while any of the newest looks is like before, or there are too few."""
+    """Return how the load has changed, in words; "" while a newest look is like before, or there are too few."""
     newest = looks[-LOOKS:]
     if len(newest) < LOOKS:
         return ""
@@ -81,23 +81,23 @@ def change_of(before: LoadShape, looks: Sequence[LoadShape]) -> str:
 
 
 def idle(tps: float, clients: float | None) -> bool:
-    """Whether there is no load at all: no client is connected, and next to no transaction ends, by the median."""
+    """Return whether there is no load: no client is connected, and next to no transaction ends, by the median."""
     return clients == 0.0 and tps < _IDLE
 
 
 def rate_words(tps: float, before: float) -> str:
-    """ "400 transactions per second, 200 before"."""
+    """Return "400 transactions per second, 200 before"."""
     return f"{tps:,.0f} transactions per second, {before:,.0f} before"
 
 
 def moved(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    """Half of the sum of all differences: what has gone from some shares to others."""
+    """Return half of the sum of all differences: what has gone from some shares to others."""
     names = {*first, *second}
     return sum(abs(first.get(name, 0.0) - second.get(name, 0.0)) for name in names) / 2.0
 
 
 def largest_gain(before: Mapping[str, float], now: Mapping[str, float]) -> tuple[str, float, float]:
-    """The name whose share has grown most, its share now and before."""
+    """Return the name whose share has grown most, its share now and before."""
     name = max(now, key=lambda name_now: now[name_now] - before.get(name_now, 0.0))
     return name, now[name], before.get(name, 0.0)
 
@@ -143,7 +143,7 @@ class Change(Struct, frozen=True):
 
 
 class Conditions:
-    """Of a search so far.
+    """The conditions of a search so far.
 
     Args:
         loaded: The load is ours, and stays as it is: only the machine can change.
@@ -159,7 +159,7 @@ class Conditions:
         self.mix: FixedMix | None = None
 
     def take(self, evaluation: Evaluation, pairs: Sequence[Pair], text: Texts = lambda id: "") -> Change | None:
-        """What changed since the evaluations before, or within this one; later ones are compared with what is now."""
+        """Return the change since the evaluations before, or within this one, with which the next are compared."""
         blocks = [
             (
                 (
@@ -186,7 +186,7 @@ class Conditions:
         return new_conditions
 
     def mix_of(self, pairs: Sequence[Pair]) -> FixedMix:
-        """The mix that decides; one that says why it cannot is that of these pairs alone."""
+        """Return the mix that decides; one that says why it cannot is that of these pairs alone."""
         if self.mix is not None:
             return self.mix
         mix = fixed_mix(pairs)
@@ -202,7 +202,7 @@ def change(
     loaded: bool,
     text: Texts = lambda id: "",
 ) -> Change | None:
-    """The conditions that the newest blocks have and those before had not; None where all are alike.
+    """Return the conditions that the newest blocks have and those before had not; None where all are alike.
 
     Both settings of an evaluation must say so, as far as there are earlier blocks of both.
 
@@ -221,7 +221,7 @@ def change(
 
 
 def _first(test: _Test, before: Earlier, blocks: Newest, text: Texts) -> Change | None:
-    """At the first place from which on all settings say so."""
+    """Return the change at the first block from which on all settings say so."""
     for index in range(len(blocks) - _NEWEST + 1):
         differences = [test(older, newer, text) for older, newer in _sides(before, blocks, index)]
         if differences and all(differences):
@@ -230,7 +230,7 @@ def _first(test: _Test, before: Earlier, blocks: Newest, text: Texts) -> Change 
 
 
 def _sides(before: Earlier, blocks: Newest, index: int) -> Iterator[tuple[Blocks, Blocks]]:
-    """Of each setting the blocks before a place and those from there on, where both say something."""
+    """Yield the blocks of each setting before an index and from there on, where both say something."""
     for setting in dict.fromkeys(of for of, _ in blocks):
         older = [*before.get(setting, ()), *(block for of, block in blocks[:index] if of == setting)]
         newer = [block for of, block in blocks[index:] if of == setting]
@@ -272,7 +272,7 @@ def _clients(older: Blocks, newer: Blocks, text: Texts) -> str:
 
 
 def _mix(older: Blocks, newer: Blocks, text: Texts) -> str:
-    """Calls at the cost that they had before, so that no setting is another mix."""
+    """Return calls at the cost that they had before, so that no setting is another mix."""
     cost, all_calls = (
         summed(block.statements for block in older),
         summed(block.statements for block in (*older, *newer)),
@@ -298,7 +298,7 @@ def _shares(look: Look, cost: Look, ids: Set[str]) -> dict[str, float]:
 
 
 def _others(older: Blocks, newer: Blocks, text: Texts) -> str:
-    """Another throughput, and other programs that take so much more, or less, that they may be the reason."""
+    """Return another throughput, where other programs take so much more or less that they may be the reason."""
     if not _beyond(older, newer, _tps):
         return ""
     now, before = _usual(newer, _tps), _usual(older, _tps)
@@ -309,7 +309,7 @@ def _others(older: Blocks, newer: Blocks, text: Texts) -> str:
 
 
 def _beyond(older: Blocks, newer: Blocks, of: Callable[[Block], float]) -> float:
-    """How many times what is usual the newer blocks have, where all are beyond it; 0 where one is not."""
+    """Return how many times the usual figure the newer blocks have, where all are beyond it; 0 where one is not."""
     usual = _usual(older, of)
     if usual <= 0.0:
         return 0.0

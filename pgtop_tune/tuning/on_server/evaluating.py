@@ -65,7 +65,7 @@ class HeldLoad:
         """See `ContinuousLoad.stop`: it goes on."""
 
     async def end(self) -> None:
-        """Ends it."""
+        """End it."""
         self.runs = False
         await self._load.stop()
 
@@ -79,7 +79,7 @@ class CurrentBlocks:
         self.frames = BlockFrames(loaded=loaded)
 
     def renewed(self) -> BlockFrames:
-        """Blocks for the next evaluation, which know the newest frame."""
+        """Return blocks for the next evaluation, which know the newest frame."""
         self.frames = BlockFrames(loaded=self._loaded)
         if self._newest is not None:
             self.frames.accept(self._newest)
@@ -113,24 +113,24 @@ class SeparateWanted(Struct, frozen=True, kw_only=True):
 
 
 class OwnBlocks(Protocol):
-    """What an evaluation needs where its arms, or what both share, cannot be switched within one run of the load."""
+    """Blocks with a load of their own, for values that cannot be switched within one run of the load."""
 
     @property
     def standing(self) -> StandingValues:
-        """The restart-level values that both arms share."""
+        """Return the restart-level values that both arms share."""
         ...
 
     async def answers(self) -> None:
-        """Waits until frames show the server as it is after a restart."""
+        """Wait until frames show the server as it is after a restart."""
         ...
 
     def experiment(self, request: SeparateWanted) -> Switchback:
-        """Blocks that have a load of their own each."""
+        """Return blocks that have a load of their own each."""
         ...
 
 
 class EvaluatingParts(Struct, frozen=True, kw_only=True):
-    """What evaluations are made with.
+    """Parts that evaluations are made with.
 
     Attributes:
         control: Parameters of the server.
@@ -179,7 +179,7 @@ class Attempts:
         self._told: Final = tell
 
     async def outcome(self, evaluation: Evaluation, seed: int) -> Outcome:
-        """The outcome, after as many attempts as it takes.
+        """Return the outcome, after as many attempts as it takes.
 
         Args:
             evaluation: The evaluation.
@@ -206,7 +206,7 @@ class Attempts:
         return Outcome(effect=None, stopped=f"no outcome in {_ATTEMPTS} attempts: {reason}")
 
     async def _until_back(self) -> None:
-        """Waits for a server that has ended. Raises a ConnectionProblem where it does not come back."""
+        """Wait for a server that has ended. Raises a ConnectionProblem where it does not come back."""
         deadline_s = time.monotonic() + _BACK_S
         while True:
             await asyncio.sleep(_AGAIN_S)
@@ -219,7 +219,7 @@ class Attempts:
 
 
 def _coin(seed: int, evaluation: Evaluation, attempt: int) -> int:
-    """The seed of the coin that orders the blocks of an evaluation: resumed, it falls as it would have."""
+    """Return the seed of the coin that orders the blocks of an evaluation: resumed, it falls as it would have."""
     return seed * 1_000_003 + evaluation.number * 11 + attempt
 
 
@@ -301,7 +301,7 @@ class Evaluator:
         self._steady = False
 
     async def measure(self, evaluation: Evaluation, seed: int) -> Outcome:
-        """Makes one evaluation; afterwards only what both arms share is in force.
+        """Make one evaluation; afterwards only what both arms share is in force.
 
         Raises:
             KnobsChanged: Another session changed knobs; nothing was measured.
@@ -337,7 +337,7 @@ class Evaluator:
         return await self._outcome(state, differing, evaluation)
 
     async def put_back(self, reason: str) -> None:
-        """Ends the load and takes everything out of force. Raises as `StandingValues.revert`."""
+        """End the load and take everything out of force. Raises as `StandingValues.revert`."""
         try:
             await self._parts.load.end()
         finally:
@@ -346,7 +346,7 @@ class Evaluator:
                 await self._parts.own_blocks.standing.revert(reason)
 
     async def _check_unchanged(self, values: Mapping[str, str]) -> None:
-        """Raises KnobsChanged where a knob has neither the value of before nor the one that stands by us."""
+        """Raise KnobsChanged where a knob has neither the value of before nor the one that stands by us."""
         standing = dict(self._standing.values)
         if self._parts.own_blocks is not None:
             standing |= self._parts.own_blocks.standing.values
@@ -445,7 +445,7 @@ class Evaluator:
         )
 
     def _of_same_mix(self, pairs: Sequence[Pair], names: Sequence[str]) -> list[float]:
-        """Time of a fixed mix of statements, less is better; TPS where the server does not count what knobs change."""
+        """Return ratios of a fixed mix of statements, or of TPS where the mix does not show the effect of the knobs."""
         mix = self._conditions.mix_of(pairs)
         if mix.problem or not AT_COMMIT.isdisjoint(names):
             return ratios_of(lambda block: block.mean_tps, pairs)
@@ -469,7 +469,7 @@ def _counted(state: SwitchbackState) -> list[Pair]:
 
 
 def _means(blocks: Sequence[Block]) -> dict[str, float]:
-    """Of each figure, and of each class of waits in milliseconds of a transaction."""
+    """Return the mean of each figure, and of each class of waits in milliseconds of a transaction."""
     means = {figure.name: mean for figure in FIGURES if (mean := known_mean(map(figure.of, blocks))) is not None}
     classes = dict.fromkeys(name for block in blocks for name in block.waits)
     return means | {f"{WAIT}{name}": fmean(block.waits.get(name, 0.0) for block in blocks) for name in classes}

@@ -22,7 +22,7 @@ NAME: Final = "tune"
 
 
 class TuningRequest(Struct, frozen=True, kw_only=True):
-    """What was asked for, as far as resuming needs it.
+    """The request of a search, as far as resuming needs it.
 
     Attributes:
         profile: Of the load; "" for the load that another program drives.
@@ -47,7 +47,7 @@ class TuningRequest(Struct, frozen=True, kw_only=True):
 
 
 class KeptTuning(Struct, frozen=True, kw_only=True):
-    """What a journal says.
+    """The contents of a journal.
 
     Attributes:
         id: Name of its directory.
@@ -84,7 +84,7 @@ def write_first(
     left_out: Sequence[tuple[str, str]],
     workers: Sequence[str] = (),
 ) -> None:
-    """The first line. Raises as `ExperimentLog.write`."""
+    """Write the first line. Raises as `ExperimentLog.write`."""
     log.write(
         KIND,
         name=NAME,
@@ -99,18 +99,18 @@ def write_first(
 
 
 def write_event(log: ExperimentLog, event: Event) -> None:
-    """What the search was told. Raises as `ExperimentLog.write`."""
+    """Write what the search was told. Raises as `ExperimentLog.write`."""
     log.write("event", event=to_builtins(event))
 
 
 def write_result(log: ExperimentLog, result: Result) -> None:
-    """How the search has ended. Raises as `ExperimentLog.write`."""
+    """Write how the search has ended. Raises as `ExperimentLog.write`."""
     log.write("result", result=to_builtins(result))
     log.write("ended", why=COMPLETE)
 
 
 def kept_tuning(directory: Path) -> KeptTuning:
-    """What the journal in a directory says.
+    """Read the journal in a directory.
 
     Raises:
         UsageProblem: It is not the journal of a search.
@@ -158,7 +158,7 @@ def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
 
 
 def replayed(kept: KeptTuning) -> Tuning:
-    """The search as it stands.
+    """Return the search as it stands.
 
     Raises:
         JournalProblem: This program would have asked for other evaluations.
@@ -167,12 +167,12 @@ def replayed(kept: KeptTuning) -> Tuning:
 
 
 def tunings() -> tuple[Path, ...]:
-    """Directories of all searches, oldest first."""
+    """Return directories of all searches, oldest first."""
     return tuple(path for path in experiments() if first(path).get("kind") == KIND)
 
 
 def tuning_directory(identity: str) -> Path:
-    """The directory of a search by its id; "" for the newest one.
+    """Return the directory of a search by its id; "" for the newest one.
 
     Raises:
         UsageProblem: There is none.

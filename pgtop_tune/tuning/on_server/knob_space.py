@@ -58,12 +58,12 @@ MACHINE_GROUPS: Final = (MACHINE, *(group for group in SETTING_GROUPS if group !
 
 
 def is_machine_group(name: str) -> bool:
-    """Whether --group NAME means settings of the machine."""
+    """Return whether --group NAME means settings of the machine."""
     return name in MACHINE_GROUPS
 
 
 def is_machine_knob(name: str) -> bool:
-    """Whether --knobs NAME means a setting of the machine: "vm.swappiness", "vda/scheduler", "scheduler"."""
+    """Return whether --knobs NAME means a setting of the machine: "vm.swappiness", "vda/scheduler", "scheduler"."""
     knob = knob_of(name)
     return knob is not None and (name == knob.name or "/" in name)
 
@@ -78,7 +78,7 @@ def machine_space(
     own_load: bool,
     allow_restart: bool,
 ) -> KnobSpace:
-    """Their dimensions on a machine.
+    """Return the dimensions of settings of a machine.
 
     Args:
         names, groups: As typed; those of the server are left alone.
@@ -157,7 +157,7 @@ def _why_not_set(setting: SystemSetting, knob: Knob, *, own_load: bool) -> str:
 
 
 def _settings_levels(setting: SystemSetting, knob: Knob, ram_bytes: float | None) -> tuple[tuple[str, ...], int]:
-    """Values as the kernel takes them, and the index of the one in force."""
+    """Return values as the kernel takes them, and the index of the one in force."""
     live = str(setting.live)
     if setting.choices:
         choices = [word for word in knob.steps if word in setting.choices] or list(setting.choices)
@@ -177,7 +177,7 @@ def _settings_levels(setting: SystemSetting, knob: Knob, ram_bytes: float | None
 def _pool(
     setting: SystemSetting, parameters: Mapping[str, Parameter], ram_bytes: float | None, *, allow_restart: bool
 ) -> tuple[str, tuple[str, ...]]:
-    """Why a pool for the shared memory is not tried, "" where it is; without and with it."""
+    """Return why a pool for the shared memory is not tried, "" where it is; and its sizes without and with it."""
     needed, huge_pages = parameters.get(_NEEDED), parameters.get("huge_pages")
     if not allow_restart:
         return "the server takes huge pages when it starts: --allow-restart", ()
@@ -205,7 +205,7 @@ _EACH_WAY: Final = 6
 
 
 def wanted_knobs(names: Sequence[str], groups: Sequence[str]) -> tuple[Knob, ...]:
-    """Knobs of the server by name, or of groups; without either all whose effect shows within minutes.
+    """Return knobs of the server by name, or of groups; without either all whose effect shows within minutes.
 
     Names and groups of the machine are left to `machine_space`.
 
@@ -235,7 +235,7 @@ def knob_space(
     allow_restart: bool,
     by_name: bool,
 ) -> KnobSpace:
-    """Their dimensions on a server.
+    """Return the dimensions of knobs on a server.
 
     Args:
         parameters: Of the server, by name.
@@ -281,7 +281,7 @@ def _why_not(knob: Knob, parameter: Parameter, *, allow_restart: bool) -> str:
 
 
 def _levels(knob: Knob, parameter: Parameter) -> tuple[tuple[str, ...], int, bool]:
-    """Values as typed, the index of the one in force, and whether neighbours act alike."""
+    """Return values as typed, the index of the one in force, and whether neighbours act alike."""
     if parameter.vartype in ("integer", "real"):
         texts, start = _numbers(knob, parameter)
         return (*texts,), start, True
@@ -332,7 +332,7 @@ _BESIDE_BUFFERS: Final = 1.03
 
 
 def memory_after(major: int, now: ValuesAfter, then: ValuesAfter, clients: int, ram_bytes: float) -> MemoryUse:
-    """What the server takes with the values of `then`; shared memory is what it has now and what the buffers differ.
+    """Return the memory that the server takes with the values of `then`; shared memory grows with the buffers.
 
     Args:
         now: Nothing changed.
@@ -391,11 +391,11 @@ class Guards(Struct, frozen=True, kw_only=True):
     recovery_s: float = RECOVERY_S
 
     def allowed(self, values: Mapping[str, str]) -> bool:
-        """Whether these values may be tried together."""
+        """Return whether these values may be tried together."""
         return not self.why_not(values)
 
     def why_not(self, values: Mapping[str, str]) -> str:
-        """Why not, with the arithmetic; "" where they may be."""
+        """Return why these values may not be tried, with the arithmetic; "" where they may be."""
         now, then = ValuesAfter(self.parameters, {}), ValuesAfter(self.parameters, dict(values))
         return self._memory(now, then) or self._wal(now, then)
 

@@ -1,4 +1,4 @@
-"""What a search makes better: a figure of a block, or arithmetic over figures; and limits on figures as words. Pure."""
+"""Objectives of a search: a figure of a block, or arithmetic over figures; and limits on figures. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _DEEPEST: Final = 20
 
 
 class Objective(Struct, frozen=True):
-    """What decides.
+    """The figure that decides.
 
     Attributes:
         words: As typed.
@@ -79,11 +79,11 @@ class Objective(Struct, frozen=True):
 
     @property
     def bounded(self) -> bool:
-        """Whether the waits of a transaction bound it: throughput of clients that wait for nothing else."""
+        """Return whether the waits of a transaction bound it: throughput of clients that wait for nothing else."""
         return self.rate is None and self.value is BY_NAME["tps"].of
 
     def log_ratio(self, candidate: Block, against: Block) -> float | None:
-        """ln(candidate / against), above 0 where the candidate is better; None where either has no figure above 0."""
+        """Return ln(candidate / against), above 0 where the candidate is better; None without two figures above 0."""
         one, reference = self.value(candidate), self.value(against)
         if one is None or reference is None or not (0.0 < one < math.inf and 0.0 < reference < math.inf):
             return None
@@ -92,7 +92,7 @@ class Objective(Struct, frozen=True):
 
 
 def objective(typed: str, rate: float | None = None) -> Objective:
-    """ "tps", "p99@500" (per second), "cost", or arithmetic over figures: "tps / cpu", "min p99 + 0.1 * wal".
+    """Return "tps", "p99@500" (per second), "cost", or arithmetic over figures: "tps / cpu", "min p99 + 0.1 * wal".
 
     Arithmetic is made as large as possible, behind "min" as small as possible.
 
@@ -123,7 +123,7 @@ def objective(typed: str, rate: float | None = None) -> Objective:
 
 
 def constraint(text: str) -> Constraint:
-    """ "p99 < 20ms", "tps >= 1000", "wal < 8kB".
+    """Return "p99 < 20ms", "tps >= 1000", "wal < 8kB".
 
     Raises:
         UsageProblem: Something else.
@@ -199,7 +199,7 @@ def _arithmetic(typed: str, rate: float | None) -> Objective:
 
 
 def _check_not_held(names: Set[str], rate: float | None) -> None:
-    """Raises UsageProblem where the load's rate decides, and no setting does."""
+    """Raise UsageProblem where the load's rate decides, and no setting does."""
     if names == {"tps"} and rate is not None:
         raise UsageProblem(
             f"the load is held to {rate:g} transactions per second, which no setting changes",
@@ -208,7 +208,7 @@ def _check_not_held(names: Set[str], rate: float | None) -> None:
 
 
 def _check_direction(tree: ast.expr, names: Set[str], typed: str, *, lower: bool) -> None:
-    """Raises UsageProblem where no better figure makes the objective better: a search would find the worst."""
+    """Raise UsageProblem where no better figure makes the objective better: a search would find the worst."""
     base = {name: _SOME + index for index, name in enumerate(sorted(names))}
     before, sign = _value_or_none(tree, base), -1.0 if lower else 1.0
     if before is None:
@@ -230,7 +230,7 @@ def _check_direction(tree: ast.expr, names: Set[str], typed: str, *, lower: bool
 
 
 def _checked(node: ast.expr, typed: str, hint: str, depth: int) -> set[str]:
-    """The names of figures in it."""
+    """Return the names of figures in it."""
     if depth and isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _checked(node.left, typed, hint, depth - 1) | _checked(node.right, typed, hint, depth - 1)
     if isinstance(node, ast.Name):

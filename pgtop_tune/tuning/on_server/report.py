@@ -35,18 +35,18 @@ SAME_MIX_WORDS: Final = "time of the same mix of statements"
 
 
 def percent(log_ratio: float) -> str:
-    """ "+4.1 %" of a log ratio."""
+    """Return "+4.1 %" of a log ratio."""
     return f"{100.0 * math.expm1(log_ratio):+.1f} %"
 
 
 def changes_words(values: Mapping[str, str], before: Mapping[str, str]) -> str:
-    """ "max_wal_size 1GB→4GB, random_page_cost 4→1.1"; "nothing changed"."""
+    """Return "max_wal_size 1GB→4GB, random_page_cost 4→1.1"; "nothing changed"."""
     changed = [f"{name} {before[name]}→{value}" for name, value in values.items() if before.get(name) != value]
     return ", ".join(changed) or "nothing changed"
 
 
 def evaluation_line(evaluation: Evaluation) -> str:
-    """Before an evaluation: "17. screen, row 3 of 12: work_mem 4MB→1MB"."""
+    """Return the line before an evaluation: "17. screen, row 3 of 12: work_mem 4MB→1MB"."""
     # A reason that names its phase, or says the change itself, is not said twice.
     reason = evaluation.why.removeprefix(f"{evaluation.phase}, ")
     parts = [f"{evaluation.phase}{'' if evaluation.phase is Phase.SEARCH else f', {reason}'}"]
@@ -56,7 +56,7 @@ def evaluation_line(evaluation: Evaluation) -> str:
 
 
 def outcome_line(evaluation: Evaluation, outcome: Outcome) -> str:
-    """After it."""
+    """Return the line after an evaluation."""
     took = "" if outcome.took is None else f", {duration(outcome.took)}"
     if outcome.effect is None:
         return one_line(f"   {evaluation.number}: refused: {outcome.stopped}{took}", 300)
@@ -65,14 +65,14 @@ def outcome_line(evaluation: Evaluation, outcome: Outcome) -> str:
 
 
 def progress_line(progress: Progress) -> str:
-    """How far the search is; costs are seconds."""
+    """Return how far the search is; costs are seconds."""
     best = ", ".join(f"{name}={value}" for name, value in progress.values.items()) or "the start"
     left_s = max(progress.budget - progress.spent, 0.0)
     return f"{counted(progress.evaluations, 'evaluation')}, {duration(left_s)} left at most; best so far: {best}"
 
 
 def result_lines(result: Result, objective: str) -> Iterator[str]:
-    """The result as text: what it is first, then what it stands on."""
+    """Yield the result as text: what it is first, then what it stands on."""
     yield f"{result.ending}: {result.why}"
     if result.confirmed is not None:
         yield f"{objective}: {interval_words(result.confirmed)}"
@@ -103,19 +103,19 @@ def result_lines(result: Result, objective: str) -> Iterator[str]:
 
 
 def next_line(identity: str, result: Result) -> str:
-    """What can be done with a result."""
+    """Return the command that shows a result or makes it permanent."""
     applied = ", `--apply` makes it permanent" if result.values else ""
     return f"`pgtop-tune tune --show {identity} -o tune.html` writes the report{applied}"
 
 
 def interval_words(confirmed: Confirmed) -> str:
-    """ "+12.0 % (+8.1 % … +16.0 %), 8 fresh evaluations"."""
+    """Return "+12.0 % (+8.1 % … +16.0 %), 8 fresh evaluations"."""
     low, high = percent(confirmed.low), percent(confirmed.high)
     return f"{percent(confirmed.effect)} ({low} … {high}), {counted(confirmed.evaluations, 'fresh evaluation')}"
 
 
 def examined_words(examined: Examined) -> str:
-    """Which knobs earned it, which went back."""
+    """Return which knobs earned the effect, and which went back."""
     line = f"{' and '.join(examined.knobs)}: {examined.fate}"
     if examined.effect is not None and examined.low is not None and examined.high is not None:
         line += f", {percent(examined.effect)} ({percent(examined.low)} … {percent(examined.high)})"
@@ -123,7 +123,7 @@ def examined_words(examined: Examined) -> str:
 
 
 def figure_lines(confirmed: Confirmed) -> Iterator[str]:
-    """Figures and waits of the confirmation, before and after."""
+    """Yield figures and waits of the confirmation, before and after."""
     for figure in FIGURES:
         before, after = confirmed.start_figures.get(figure.name), confirmed.figures.get(figure.name)
         if before is not None and after is not None and (before or after):
@@ -133,7 +133,7 @@ def figure_lines(confirmed: Confirmed) -> Iterator[str]:
 
 
 def waits_of(confirmed: Confirmed) -> list[tuple[str, float, float]]:
-    """Classes of waits with their milliseconds of a transaction before and after, largest change first."""
+    """Return classes of waits with their milliseconds of a transaction before and after, largest change first."""
     names = [name for name in confirmed.figures if name.startswith(WAIT) and name in confirmed.start_figures]
     rows = [(name.removeprefix(WAIT), confirmed.start_figures[name], confirmed.figures[name]) for name in names]
     kept = [row for row in rows if max(row[1:]) >= _LEAST_WAIT_MS]
@@ -141,7 +141,7 @@ def waits_of(confirmed: Confirmed) -> list[tuple[str, float, float]]:
 
 
 def status_lines(kept: KeptTuning, progress: Progress | None, result: Result | None, *, runs: bool) -> Iterator[str]:
-    """How far a search of a journal is."""
+    """Yield how far a search of a journal is."""
     load = f"{kept.request.profile} -c {kept.request.clients}" if kept.request.profile else "the load of the server"
     yield f"{kept.id}: {kept.request.objective or SAME_MIX_WORDS} of {load}"
     if result is not None:
@@ -157,7 +157,7 @@ def status_lines(kept: KeptTuning, progress: Progress | None, result: Result | N
 
 
 def script(statements: Sequence[str], commands: Sequence[str], confirmed: str) -> list[str]:
-    """For psql; what it is, and the commands for the machine's half, as comments."""
+    """Return the script for psql, with the commands for the machine's half as comments."""
     lines = [f"-- {line}" for line in ("Found and confirmed by pgtop-tune tune.", confirmed)]
     if commands:
         lines += ["-- In a shell of the server's machine:", *(f"--   {command}" for command in commands)]
@@ -193,11 +193,11 @@ class ShownTuning:
         return shown_tuning(self._kept, self._tuning, time.monotonic() - self._began_s, under_way=True)
 
     def changed(self) -> None:
-        """The search was told something, and asks for another evaluation."""
+        """Show the search anew: it was told something, and asks for another evaluation."""
         self.newest = self._shown()
 
     def take(self, state: SwitchbackState) -> None:
-        """The evaluation under way; of the start against itself no arm is shown, because nothing is switched."""
+        """Take a state of the evaluation under way; of the start against itself no arm is shown."""
         arm = "" if state.arm is None or not self.newest.values else str(state.arm)
         if arm and arm != self.newest.arm:
             self.newest = replace(self.newest, arm_since_ms=time.time_ns() // 1_000_000)
@@ -206,7 +206,7 @@ class ShownTuning:
 
 
 def shown_tuning(kept: KeptTuning, tuning: Tuning, elapsed_s: float, *, under_way: bool) -> ExperimentState:
-    """Where it stands: phase, evaluations, time, and the newest of them."""
+    """Return the state of a search: phase, evaluations, time, and the newest of them."""
     progress, now = tuning.progress(), tuning.next()
     objective = kept.request.objective or SAME_MIX_WORDS
     result, next_evaluation = (now, None) if isinstance(now, Result) else (None, now)
@@ -244,7 +244,7 @@ def shown_tuning(kept: KeptTuning, tuning: Tuning, elapsed_s: float, *, under_wa
 
 
 def arm_values(evaluation: Evaluation) -> tuple[ArmValues, ...]:
-    """What the two arms of an evaluation differ in."""
+    """Return the values in which the two arms of an evaluation differ."""
     against = evaluation.against_values
     return tuple(
         ArmValues(name, against[name], value) for name, value in evaluation.values.items() if against[name] != value
@@ -255,7 +255,7 @@ _LONGEST: Final = 200
 
 
 def tuning_chapters(kept: KeptTuning, result: Result, script: Sequence[str]) -> tuple[Chapter, ...]:
-    """For Markdown and HTML."""
+    """Return the report, for Markdown and HTML."""
     objective = kept.request.objective or SAME_MIX_WORDS
     chapters = (
         Chapter("Result", (Sheet("", tuple(_head(kept, result, objective))),)),

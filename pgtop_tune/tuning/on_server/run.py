@@ -37,7 +37,7 @@ _Question: TypeAlias = tuple[Phase, Point, Point]
 
 
 class ServersParts(Struct, frozen=True, kw_only=True):
-    """What a search on several servers needs of its surroundings.
+    """The surroundings of a search on several servers.
 
     Attributes:
         measure: (server, evaluation) → outcome. Raises KnobsChanged, ConditionsChanged, and as `Workers.run`.
@@ -90,7 +90,7 @@ class TuningOnServers:
         self._told_s = time.monotonic()
 
     async def run(self) -> Result:
-        """Runs to the result; units under way put everything back before it returns, or raises.
+        """Run to the result; units under way put everything back before this returns, or raises.
 
         Raises:
             Stopped: The stop file is there, no server is left, or the load cannot be measured.
@@ -120,7 +120,7 @@ class TuningOnServers:
             await asyncio.shield(self._stopped())
 
     def _land(self, evaluation: Evaluation, flight: _Flight) -> None:
-        """Tells the search what came of a flight; of several that ask the same, the first to begin comes first."""
+        """Tell the search what came of a flight; of several that ask the same, the first to begin comes first."""
         self._flights.remove(flight)
         self._discarded.pop(flight.server, None)
         now_s = time.monotonic()
@@ -131,7 +131,7 @@ class TuningOnServers:
         self._parts.tell(outcome_line(evaluation, outcome))
 
     def _failures(self) -> bool:
-        """Takes flights without an outcome; whether there were any."""
+        """Take flights without an outcome; whether there were any."""
         failed = [flight for flight in self._flights if flight.task.done() and flight.task.exception() is not None]
         for flight in failed:
             self._flights.remove(flight)
@@ -157,7 +157,7 @@ class TuningOnServers:
         return bool(failed)
 
     def _begin(self) -> None:
-        """Gives every idle server an evaluation that the search asks for, or will ask for."""
+        """Give every idle server an evaluation that the search asks for, or will ask for."""
         busy = {flight.server for flight in self._flights if not flight.task.done()}
         idle = [server for server in self._servers if server not in busy and server not in self._waiting]
         if not self._servers:
@@ -171,7 +171,7 @@ class TuningOnServers:
                 return
 
     def _ahead(self, most: int) -> Iterator[Evaluation]:
-        """Evaluations that are not under way, of the next ones that the search will probably ask for."""
+        """Yield evaluations that are not under way, of the next ones that the search will probably ask for."""
         copy = Tuning.replay(self._plan, self._tuning.events, self._allowed)
         unused = list(self._flights)
         for _ in range(most):
@@ -186,7 +186,7 @@ class TuningOnServers:
             copy.tell(self._probable(evaluation, flight))
 
     def _probable(self, evaluation: Evaluation, flight: _Flight | None) -> Outcome:
-        """The outcome where it is known; else what the same question gave before, or no effect."""
+        """Return the outcome where it is known; else what the same question gave before, or no effect."""
         if flight is not None and flight.task.done():
             return flight.task.result()
         tried = [step.outcome for step in self._tuning.tried if not step.outcome.stopped]
@@ -205,7 +205,7 @@ class TuningOnServers:
         return Outcome(effect=fmean(alike) if alike else 0.0, figures=figures, against_figures=figures)
 
     async def _any_news(self) -> None:
-        """Until a flight has landed, or a worker has come back or is given up."""
+        """Wait until a flight has landed, or a worker has come back or is given up."""
         running = [flight.task for flight in self._flights if not flight.task.done()]
         await asyncio.wait([*running, *self._waiting.values()], timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         for server in [server for server, task in self._waiting.items() if task.done()]:
@@ -214,7 +214,7 @@ class TuningOnServers:
                 self._parts.tell(f"the worker of {server} has not come back: the others take its evaluations")
 
     async def _stopped(self) -> None:
-        """Ends what is under way."""
+        """End what is under way."""
         tasks = [*(flight.task for flight in self._flights), *self._waiting.values()]
         for task in tasks:
             task.cancel()
@@ -233,7 +233,7 @@ _AMONG: Final = 8
 
 
 class RunParts(Struct, frozen=True, kw_only=True):
-    """What a search needs of its surroundings.
+    """The surroundings of a search.
 
     Attributes:
         answers: Waits until frames show the server as it is; raises a ConnectionProblem where it does not answer.
@@ -272,7 +272,7 @@ class TuningRun:
         self._attempts: Final = Attempts(evaluator, parts.answers, parts.tell)
 
     async def run(self) -> Result:
-        """Runs to the result; everything is put back before it returns, or raises.
+        """Run to the result; everything is put back before this returns, or raises.
 
         Raises:
             Stopped: The stop file is there, the disk is nearly full, or the conditions go on changing; what was
@@ -313,7 +313,7 @@ class TuningRun:
         self._parts.changed()
 
     async def _conditions_changed(self, evaluation: Evaluation, change: Change, took_s: float) -> None:
-        """Discards the evaluation. Raises Stopped where no conditions last long enough for a search."""
+        """Discard the evaluation. Raises Stopped where no conditions last long enough for a search."""
         self._parts.tell(f"   {evaluation.number}: discarded, and made again: {change.words}")
         self._tuning.conditions_changed(change.words, max(round(took_s, 1), 0.1))
         write_event(self._log, self._tuning.events[-1])
@@ -325,13 +325,13 @@ class TuningRun:
         check_conditions(self._tuning.events[self._begun :])
 
     async def _check_limits(self) -> None:
-        """Raises Stopped where it must not go on."""
+        """Raise Stopped where it must not go on."""
         check_stop_file(self._parts.stop_file)
         check_room(await self._parts.free_bytes(), "pgtop-tune tune --resume")
 
 
 def check_conditions(events: Sequence[Event]) -> None:
-    """Raises Stopped where the newest of these have too many changes of the conditions among them."""
+    """Raise Stopped where the newest of these have too many changes of the conditions among them."""
     changes = [event.words for event in events[-_AMONG:] if isinstance(event, NewConditions)]
     if len(changes) >= MOST_CHANGES:
         raise Stopped(
@@ -341,6 +341,6 @@ def check_conditions(events: Sequence[Event]) -> None:
 
 
 def check_stop_file(stop_file: Path | None) -> None:
-    """Raises Stopped where it is there."""
+    """Raise Stopped where it is there."""
     if stop_file is not None and stop_file.exists():
         raise Stopped(f"{stop_file} is there", "remove it, then `pgtop-tune tune --resume`")

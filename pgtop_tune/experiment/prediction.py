@@ -196,7 +196,7 @@ class Prediction(Struct, frozen=True):
         return self.most is not None and self.most < _NOTHING
 
 
-class Score(Struct, frozen=True):
+class PredictionScore(Struct, frozen=True):
     """The score of earlier predictions: how many of those that can be scored were right."""
 
     inside: int
@@ -271,11 +271,11 @@ def inside_bounds(prediction: Prediction, low: float | None, high: float | None)
     return below and low <= prediction.likely_high + _SURE and high >= prediction.likely_low - _SURE
 
 
-def score(trials: Iterable[Trial]) -> Score:
+def score(trials: Iterable[Trial]) -> PredictionScore:
     """Return the score of the newest trials that can be scored."""
     newest = sorted(trials, key=lambda trial: trial.at_ms, reverse=True)
     verdicts = [is_inside for trial in newest if (is_inside := inside(trial)) is not None][:SCORED]
-    return Score(inside=sum(verdicts), scored=len(verdicts))
+    return PredictionScore(inside=sum(verdicts), scored=len(verdicts))
 
 
 def prediction_words(prediction: Prediction) -> str:
@@ -304,7 +304,7 @@ def _ms(value: float) -> str:
     return f"{value:.1f}" if value >= 1.0 else f"{value:.2g}"
 
 
-def score_words(told_score: Score) -> str:
+def score_words(told_score: PredictionScore) -> str:
     """Return "last 20 predictions: 17 inside"; "" without any."""
     if told_score.scored == 1:
         return f"last prediction: {'inside' if told_score.inside else 'outside'}"

@@ -169,7 +169,7 @@ class SwitchbackService:
         arms = Arms(ChangeSets(self._parameters, None), self._parameters, plan.rivals, wanted.confirmed)
         shown_states = ShownStates(plan, self._state.number + 1)
         file = RecordFile((rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S"))
-        watch = _Watch(shown_states, plan, self._note, file, facts)
+        watch = _StateWatch(shown_states, plan, self._note, file, facts)
         self._state = shown_states.newest
 
         def seen(state: SwitchbackState) -> None:
@@ -246,7 +246,7 @@ def _plan(rivals: Sequence[Any], request: ExperimentRequest) -> SwitchbackPlan:
     )
 
 
-class _Watch:
+class _StateWatch:
     """Takes states of one experiment: ticks for the tape, the state for the screen, the record."""
 
     def __init__(
@@ -293,10 +293,10 @@ class _Watch:
         self._note(Event(time.time_ns() // 1_000_000, kind, text))
 
     def _write(self, state: SwitchbackState) -> None:
-        from pgtop_tune.experiment.switchback.state import as_json
+        from pgtop_tune.experiment.switchback.state import switchback_json
 
         try:
-            self._file.write(as_json(self._plan, state, self._facts))
+            self._file.write(switchback_json(self._plan, state, self._facts))
             self._problem = f"record: {self._file.path}"
         except RecordingProblem as problem:
             self._problem = f"not saved: {problem.message}"

@@ -25,7 +25,7 @@ from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import counted
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
-from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, Outcome, failed
+from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, ExperimentOutcome, failed
 from pgtop_tune.experiment.plan.run import Stopped, check_time
 from pgtop_tune.process import handed_on
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
@@ -159,7 +159,9 @@ class RunOnServers:
         cells: Makes cells.
     """
 
-    def __init__(self, outcome: Outcome, log: ExperimentLog, servers: Sequence[str], cells: CellOnServer) -> None:
+    def __init__(
+        self, outcome: ExperimentOutcome, log: ExperimentLog, servers: Sequence[str], cells: CellOnServer
+    ) -> None:
         self._plan: Final = outcome.plan
         self._log: Final = log
         self._servers: Final = tuple(servers)

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.tuning.plan import Point, moved
+from pgtop_tune.tuning.plan import Point, point_with
 from pgtop_tune.tuning.racing import race, record, shifted
-from pgtop_tune.tuning.search import Asking, Engine, Favoured, Finish, Move, Outcome, Phase, Search, Spent
+from pgtop_tune.tuning.search import Asking, Engine, Favoured, Finish, Move, Outcome, Search, SearchPhase, Spent
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -54,11 +54,11 @@ def _jump(search: Search, knobs: Sequence[Favoured]) -> Asking[None]:
         candidate = search.best
         for knob in knobs:
             side = 1 if (knob.effect or 0.0) > 0.0 else -1
-            candidate = moved(candidate, knob.axis, shifted(search, search.best, knob.axis, side * steps))
+            candidate = point_with(candidate, knob.axis, shifted(search, search.best, knob.axis, side * steps))
         if candidate == search.best or (candidate, search.best) in search.lost or not search.allowed(candidate):
             continue
         reason = f"{len(knobs)} knobs together, {steps} steps"
-        raced = yield from race(search, Phase.SEARCH, candidate, search.best, reason)
+        raced = yield from race(search, SearchPhase.SEARCH, candidate, search.best, reason)
         if raced.accepted:
             search.move(candidate, raced)
             return
@@ -99,7 +99,7 @@ def _along(search: Search, knob: Favoured) -> Asking[None]:
 def _try(search: Search, axis: int, level: int) -> Asking[bool]:
     """Race a level against the one in force, and return whether it took its place."""
     against = search.best
-    candidate = moved(against, axis, search.space.clipped(axis, level))
+    candidate = point_with(against, axis, search.space.clipped(axis, level))
     if candidate == against or (candidate, against) in search.lost or not search.allowed(candidate):
         return False
     move, back = Move(axis, against[axis], candidate[axis]), Move(axis, candidate[axis], against[axis])
@@ -107,7 +107,7 @@ def _try(search: Search, axis: int, level: int) -> Asking[bool]:
         return False
     dimension = search.space.dimensions[axis]
     reason = f"{dimension.name} {dimension.levels[against[axis]]} → {dimension.levels[candidate[axis]]}"
-    raced = yield from race(search, Phase.SEARCH, candidate, against, reason)
+    raced = yield from race(search, SearchPhase.SEARCH, candidate, against, reason)
     if raced.accepted:
         search.move(candidate, raced)
         search.beaten.add(back)
@@ -203,7 +203,7 @@ def _search(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
             refused += 1
             continue
         refused = 0
-        outcome = yield from search.measure(Phase.SEARCH, candidate, base, f"trial {trial.number + 1}")
+        outcome = yield from search.measure(SearchPhase.SEARCH, candidate, base, f"trial {trial.number + 1}")
         effect = _value(search, outcome)
         study.tell(trial, effect)
         tried[candidate] = effect
@@ -218,8 +218,10 @@ def _finals(search: Search, base: Point, tried: Mapping[Point, float]) -> Asking
         for candidate in promising[:_BEST]:
             outcomes: list[Outcome] = []
             for number in range(_AGAIN):
-                outcomes.append((yield from search.measure(Phase.SEARCH, candidate, base, f"again, {number + 1}")))
-            raced = record(search, Phase.SEARCH, candidate, base, outcomes, Finish.UNCLEAR)
+                outcomes.append(
+                    (yield from search.measure(SearchPhase.SEARCH, candidate, base, f"again, {number + 1}"))
+                )
+            raced = record(search, SearchPhase.SEARCH, candidate, base, outcomes, Finish.UNCLEAR)
             if raced.finish is not Finish.STOPPED and raced.effect is not None and raced.effect > best_effect:
                 best, best_effect = raced, raced.effect
     if best is not None:
@@ -249,7 +251,7 @@ def _screened(
     for step in search.tried:
         point = step.evaluation.candidate
         inside = set(search.space.differing(point, base)) <= set(free)
-        if step.evaluation.phase is not Phase.SCREEN or step.evaluation.against != base or not inside:
+        if step.evaluation.phase is not SearchPhase.SCREEN or step.evaluation.against != base or not inside:
             continue
         values[point] = _value(search, step.outcome)
         params: dict[str, Any] = {search.space.dimensions[axis].name: point[axis] for axis in free}

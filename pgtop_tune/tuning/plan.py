@@ -132,7 +132,7 @@ class Space(Struct, frozen=True, dict=True):
         return tuple(self.start[axis] if axis in back else level for axis, level in enumerate(point))
 
 
-def moved(point: Point, axis: int, level: int) -> Point:
+def point_with(point: Point, axis: int, level: int) -> Point:
     """Return the point with another level in one dimension."""
     return (*point[:axis], level, *point[axis + 1 :])
 

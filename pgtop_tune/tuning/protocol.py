@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from pgtop_tune.base.errors import JournalProblem
-from pgtop_tune.experiment.prediction import Score, inside_bounds
+from pgtop_tune.experiment.prediction import PredictionScore, inside_bounds
 from pgtop_tune.tuning.engines import engine
 from pgtop_tune.tuning.plan import Point, TuningPlan
 from pgtop_tune.tuning.racing import (
@@ -28,8 +28,8 @@ from pgtop_tune.tuning.racing import (
     confirm,
     effects_of,
     mean_figures,
-    rows_of,
     screen,
+    screen_rows,
 )
 from pgtop_tune.tuning.search import (
     Asking,
@@ -38,9 +38,9 @@ from pgtop_tune.tuning.search import (
     Favoured,
     LetGo,
     Outcome,
-    Phase,
     Raced,
     Search,
+    SearchPhase,
     Spent,
     Tried,
     Void,
@@ -50,7 +50,7 @@ from pgtop_tune.tuning.search import (
 # How a search ends.
 
 
-class Ending(StrEnum):
+class SearchEnding(StrEnum):
     """The ending of a search."""
 
     BETTER = "better"
@@ -59,7 +59,7 @@ class Ending(StrEnum):
     REFUSED = "refused"
 
 
-class Result(Struct, frozen=True, kw_only=True):
+class SearchResult(Struct, frozen=True, kw_only=True):
     """After the last evaluation, or instead of the first.
 
     Attributes:
@@ -80,7 +80,7 @@ class Result(Struct, frozen=True, kw_only=True):
         needed: The budget that it takes, where it was refused for being too small.
     """
 
-    ending: Ending
+    ending: SearchEnding
     why: str
     values: dict[str, str]
     start: dict[str, str]
@@ -91,7 +91,7 @@ class Result(Struct, frozen=True, kw_only=True):
     let_go: tuple[str, ...]
     tried: tuple[Tried, ...]
     races: tuple[Raced, ...]
-    predictions: Score
+    predictions: PredictionScore
     spent: float
     evaluation_sd: float
     needed: float | None = None
@@ -101,7 +101,7 @@ class Result(Struct, frozen=True, kw_only=True):
 # Bound first: knobs in the order of what they can bring at most, none where that is less than is worth having.
 
 
-class Ranked(Struct, frozen=True):
+class RankedKnobs(Struct, frozen=True):
     """Knobs of a plan.
 
     Attributes:
@@ -113,7 +113,7 @@ class Ranked(Struct, frozen=True):
     left_out: tuple[tuple[int, str], ...]
 
 
-def rank(plan: TuningPlan) -> Ranked:
+def rank(plan: TuningPlan) -> RankedKnobs:
     """Return all knobs of the plan."""
     tried, left_out = [], []
     for axis, dimension in enumerate(plan.space.dimensions):
@@ -124,10 +124,10 @@ def rank(plan: TuningPlan) -> Ranked:
         else:
             tried.append((-math.inf if most is None else most, axis))
     tried.sort(key=lambda rated: -rated[0])
-    return Ranked(tuple(axis for _, axis in tried), tuple(left_out))
+    return RankedKnobs(tuple(axis for _, axis in tried), tuple(left_out))
 
 
-def score(plan: TuningPlan, races: Iterable[Raced]) -> Score:
+def score(plan: TuningPlan, races: Iterable[Raced]) -> PredictionScore:
     """Score the races of a single knob against their predictions; races without one do not count."""
     verdicts = []
     for raced in races:
@@ -138,7 +138,7 @@ def score(plan: TuningPlan, races: Iterable[Raced]) -> Score:
         inside = inside_bounds(prediction, math.expm1(raced.low), math.expm1(raced.high))
         if inside is not None:
             verdicts.append(inside)
-    return Score(inside=sum(verdicts), scored=len(verdicts))
+    return PredictionScore(inside=sum(verdicts), scored=len(verdicts))
 
 
 _NOISE: Final = 3
@@ -167,7 +167,7 @@ class NewConditions(Struct, frozen=True, tag="new_conditions"):
     took: float
 
 
-class Told(Struct, frozen=True, tag="told"):
+class ToldOutcome(Struct, frozen=True, tag="told"):
     """The outcome of one evaluation, with the points that it had."""
 
     candidate: Point
@@ -175,11 +175,11 @@ class Told(Struct, frozen=True, tag="told"):
     outcome: Outcome
 
 
-Event: TypeAlias = Told | Released | NewConditions
+Event: TypeAlias = ToldOutcome | Released | NewConditions
 """What a search is told; the list of them is its journal."""
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class SearchProgress(Struct, frozen=True, kw_only=True):
     """The progress of a search.
 
     Attributes:
@@ -239,16 +239,16 @@ class Tuning:
                 tuning._tell_again(event)
         return tuning
 
-    def _tell_again(self, event: Told) -> None:
+    def _tell_again(self, event: ToldOutcome) -> None:
         now = self._now
-        if isinstance(now, Result) or (now.candidate, now.against) != (event.candidate, event.against):
+        if isinstance(now, SearchResult) or (now.candidate, now.against) != (event.candidate, event.against):
             raise JournalProblem(
                 f"evaluation {len(self._search.tried) + 1} of this search is not what this version would ask for",
                 "resume with the version and packages that began it, or begin anew",
             )
         self.tell(event.outcome)
 
-    def next(self) -> Evaluation | Result:
+    def next(self) -> Evaluation | SearchResult:
         """Return the evaluation that is wanted, the same until its outcome is told; or the result."""
         return self._now
 
@@ -257,11 +257,11 @@ class Tuning:
         """Return evaluations with their outcomes, oldest first."""
         return self._search.tried
 
-    def progress(self) -> Progress:
+    def progress(self) -> SearchProgress:
         """Return the progress so far."""
         search, space = self._search, self._search.space
         values = space.values(search.best)
-        return Progress(
+        return SearchProgress(
             values={name: values[name] for name in space.differing_names(search.best, space.start)},
             evaluations=len(search.tried), spent=search.spent, budget=search.plan.budget,
             evaluation_sd=search.spread.sd(),
@@ -273,9 +273,9 @@ class Tuning:
         Raises:
             ValueError: The search is over.
         """
-        if isinstance(self._now, Result):
+        if isinstance(self._now, SearchResult):
             raise ValueError("the search is over")
-        self.events.append(Told(self._now.candidate, self._now.against, outcome))
+        self.events.append(ToldOutcome(self._now.candidate, self._now.against, outcome))
         self._now = self._advanced(lambda: self._steps.send(outcome))
 
     def release(self, knob: str) -> None:
@@ -284,7 +284,7 @@ class Tuning:
         Raises:
             KeyError: There is no such knob.
         """
-        if isinstance(self._now, Result) or knob in self._search.let_go:
+        if isinstance(self._now, SearchResult) or knob in self._search.let_go:
             return
         self._search.release(knob)
         self.events.append(Released(knob))
@@ -292,7 +292,7 @@ class Tuning:
 
     def conditions_changed(self, description: str, took: float) -> None:
         """Discard the pending evaluation, which is made again; the noise or the confirmation under way begins anew."""
-        if isinstance(self._now, Result):
+        if isinstance(self._now, SearchResult):
             return
         self._search.spent += took
         self._search.changes.append(description)
@@ -300,23 +300,25 @@ class Tuning:
         self._now = self._advanced(lambda: self._steps.throw(Void()))
 
     @staticmethod
-    def _advanced(step: Callable[[], Evaluation]) -> Evaluation | Result:
+    def _advanced(step: Callable[[], Evaluation]) -> Evaluation | SearchResult:
         try:
             return step()
         except StopIteration as over:
-            result: Result = over.value
+            result: SearchResult = over.value
             return result
 
 
-def _search(search: Search) -> Asking[Result]:
+def _search(search: Search) -> Asking[SearchResult]:
     ranked = rank(search.plan)
     chosen = ranked.worth_trying[:MOST_KNOBS]
     if not chosen:
-        return _result(search, ranked, Ending.NOTHING_TO_GAIN, f"No knob can bring {100.0 * search.plan.worth:g} %.")
+        return _result(
+            search, ranked, SearchEnding.NOTHING_TO_GAIN, f"No knob can bring {100.0 * search.plan.worth:g} %."
+        )
     run = engine(search.plan.engine)
     refusal = _too_small(search, chosen) or (yield from _noise(search, chosen))
     if refusal is not None:
-        return _result(search, ranked, Ending.REFUSED, refusal.reason, needed=refusal.needed)
+        return _result(search, ranked, SearchEnding.REFUSED, refusal.reason, needed=refusal.needed)
     batches = _batches(search, chosen)
     for number, axes in enumerate(batches, 1):
         search.kept = _kept(search, axes) + math.fsum(_shortest(search, later) for later in batches[number:])
@@ -336,7 +338,7 @@ def _to_the_end(search: Search, run: Engine, order: tuple[Favoured, ...]) -> Ask
             continue
 
 
-def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
+def _judged(search: Search, ranked: RankedKnobs) -> Asking[SearchResult]:
     """Return ablation and confirmation, both anew whenever a knob was let go of."""
     while search.best != search.space.start:
         try:
@@ -346,16 +348,18 @@ def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
         except LetGo:
             continue
         except Spent:
-            return _result(search, ranked, Ending.START_KEPT, "The budget was spent before the winner was confirmed.")
+            return _result(
+                search, ranked, SearchEnding.START_KEPT, "The budget was spent before the winner was confirmed."
+            )
         if confirmed.better:
             return _result(
-                search, ranked, Ending.BETTER, f"{_changes(search)}. {_words(confirmed)}", confirmed, examined
+                search, ranked, SearchEnding.BETTER, f"{_changes(search)}. {_words(confirmed)}", confirmed, examined
             )
         reason = (
             f"The winner is refused: {confirmed.reason}." if confirmed.reason else f"{_NOT_BETTER} {_words(confirmed)}"
         )
-        return _result(search, ranked, Ending.START_KEPT, reason, confirmed, examined)
-    return _result(search, ranked, Ending.START_KEPT, _NOT_BETTER)
+        return _result(search, ranked, SearchEnding.START_KEPT, reason, confirmed, examined)
+    return _result(search, ranked, SearchEnding.START_KEPT, _NOT_BETTER)
 
 
 def _confirmed(search: Search) -> Asking[Confirmed]:
@@ -372,45 +376,45 @@ def _confirmed(search: Search) -> Asking[Confirmed]:
 # The budget, and the noise that decides whether it is enough.
 
 
-class _Refusal(Struct, frozen=True):
+class _SearchRefusal(Struct, frozen=True):
     reason: str
     needed: float | None = None
 
 
-def _noise(search: Search, axes: Sequence[int]) -> Asking[_Refusal | None]:
+def _noise(search: Search, axes: Sequence[int]) -> Asking[_SearchRefusal | None]:
     """Return the start against itself; a reason to refuse the search."""
     start, outcomes = search.space.start, list[Outcome]()
     while len(outcomes) < _NOISE:
         try:
-            outcome = yield from search.measure(Phase.NOISE, start, start, "the start against itself")
+            outcome = yield from search.measure(SearchPhase.NOISE, start, start, "the start against itself")
         except LetGo:
             continue
         except Void:
             outcomes.clear()
             continue
         except Spent:
-            return _Refusal(f"The budget was spent while the conditions changed: {search.changes[-1]}.")
+            return _SearchRefusal(f"The budget was spent while the conditions changed: {search.changes[-1]}.")
         if outcome.stopped or outcome.effect is None:
-            return _Refusal(f"The start itself cannot be measured: {outcome.stopped or 'no effect'}.")
+            return _SearchRefusal(f"The start itself cannot be measured: {outcome.stopped or 'no effect'}.")
         outcomes.append(outcome)
     figures = mean_figures(
         figures_of_arm for outcome in outcomes for figures_of_arm in (outcome.figures, outcome.against_figures)
     )
     for constraint in search.plan.constraints:
         if constraint.figure not in figures:
-            return _Refusal(f"This load does not measure {constraint.figure}, so the constraint cannot be held.")
+            return _SearchRefusal(f"This load does not measure {constraint.figure}, so the constraint cannot be held.")
     if broken := search.broken(figures):
-        return _Refusal(f"The start breaks a constraint already: {broken}.")
+        return _SearchRefusal(f"The start breaks a constraint already: {broken}.")
     search.spread.add(effects_of(outcomes), true_mean=0.0)
     return _too_small(search, axes, search.spread.sd())
 
 
-def _too_small(search: Search, axes: Sequence[int], sd: float = 0.0) -> _Refusal | None:
+def _too_small(search: Search, axes: Sequence[int], sd: float = 0.0) -> _SearchRefusal | None:
     """Refuse a budget in which the smallest effect worth having could not be confirmed after the shortest search."""
     needed = needed_budget(search, axes, sd)
     if needed <= search.plan.budget:
         return None
-    return _Refusal(
+    return _SearchRefusal(
         f"The budget is too small to confirm {100.0 * search.plan.worth:g} %"
         f"{f' where evaluations differ by {100.0 * sd:.1f} %' if sd else ''}.",
         needed,
@@ -426,7 +430,7 @@ def needed_budget(search: Search, axes: Sequence[int], sd: float) -> float:
 
 def _shortest(search: Search, batch: Sequence[int]) -> float:
     """Return the cost of the screen and the shortest search of these knobs."""
-    screened = len(rows_of(search, batch)) if len(batch) > 1 else 0
+    screened = len(screen_rows(search, batch)) if len(batch) > 1 else 0
     return search.cost_of(batch) * (screened + min(_FEWEST_STEPS, _STEPS_A_KNOB * len(batch)))
 
 
@@ -463,20 +467,20 @@ def _words(confirmed: Confirmed) -> str:
 
 def _result(
     search: Search,
-    ranked: Ranked,
-    ending: Ending,
+    ranked: RankedKnobs,
+    ending: SearchEnding,
     sentences: str,
     confirmed: Confirmed | None = None,
     examined: tuple[Examined, ...] = (),
     needed: float | None = None,
-) -> Result:
+) -> SearchResult:
     space = search.space
-    kept = space.differing_names(search.best, space.start) if ending is Ending.BETTER else []
+    kept = space.differing_names(search.best, space.start) if ending is SearchEnding.BETTER else []
     beyond = [
         (space.dimensions[axis].name, f"beyond the {MOST_KNOBS} of the screen")
         for axis in ranked.worth_trying[MOST_KNOBS:]
     ]
-    return Result(
+    return SearchResult(
         ending=ending, why=sentences,
         values={name: space.values(search.best)[name] for name in kept},
         start={name: space.values(space.start)[name] for name in kept},

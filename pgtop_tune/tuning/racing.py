@@ -24,9 +24,9 @@ from pgtop_tune.tuning.search import (
     Finish,
     LetGo,
     Outcome,
-    Phase,
     Raced,
     Search,
+    SearchPhase,
     Spent,
     evaluations_needed,
 )
@@ -54,7 +54,7 @@ def design(knobs: int) -> list[tuple[int, ...]]:
     return [tuple(row[:knobs]) for row in (*rows, [-1] * room)]
 
 
-def rows_of(search: Search, axes: Sequence[int]) -> list[tuple[int, ...]]:
+def screen_rows(search: Search, axes: Sequence[int]) -> list[tuple[int, ...]]:
     """Return the design for these knobs: 12 rows, or the fewest where each row takes blocks of their own."""
     thrifty = any(search.space.dimensions[axis].separate for axis in axes)
     return design(len(axes)) if thrifty else [row[: len(axes)] for row in design(MOST_KNOBS)]
@@ -72,7 +72,7 @@ def screen(search: Search, axes: Sequence[int]) -> Asking[tuple[Favoured, ...]]:
     unknown = tuple(Favoured(axis, None) for axis in axes)
     if len(axes) < 2:
         return unknown
-    rows = rows_of(search, axes)
+    rows = screen_rows(search, axes)
     points = _points(search, axes, rows)
     if points is None:
         return unknown
@@ -98,7 +98,7 @@ def _measured(search: Search, point: Point, reason: str) -> Asking[float | None]
         if candidate == search.best:
             return None
         try:
-            outcome = yield from search.measure(Phase.SCREEN, candidate, search.best, reason)
+            outcome = yield from search.measure(SearchPhase.SCREEN, candidate, search.best, reason)
         except LetGo:
             continue
         return None if outcome.stopped else outcome.effect
@@ -197,7 +197,7 @@ def confirm(search: Search, fits: float = _LATE) -> Asking[Confirmed]:
     outcomes: list[Outcome] = []
     for number in range(1, count + 1):
         outcome = yield from search.measure(
-            Phase.CONFIRMATION, search.best, search.space.start, f"winner against start, {number} of {count}"
+            SearchPhase.CONFIRMATION, search.best, search.space.start, f"winner against start, {number} of {count}"
         )
         outcomes.append(outcome)
         if outcome.stopped or outcome.effect is None:
@@ -319,14 +319,14 @@ def _examine(search: Search, names: tuple[str, ...], without: Point) -> Asking[E
     fate, reason = None, ""
     while fate is None:
         purpose = f"with and without {', '.join(names)}"
-        outcomes.append((yield from search.measure(Phase.ABLATION, search.best, without, purpose)))
+        outcomes.append((yield from search.measure(SearchPhase.ABLATION, search.best, without, purpose)))
         needed = search.broken(mean_figures(outcome.against_figures for outcome in outcomes))
         reason = unfit(search, outcomes) or needed
         if reason:
             fate = Fate.EARNED if reason is needed else Fate.WENT_BACK
         else:
             fate = _decide(search, effects_of(outcomes))
-    raced = record(search, Phase.ABLATION, search.best, without, outcomes, _FINISHES[fate])
+    raced = record(search, SearchPhase.ABLATION, search.best, without, outcomes, _FINISHES[fate])
     return Examined(knobs=names, fate=fate, effect=raced.effect, low=raced.low, high=raced.high, why=reason)
 
 
@@ -351,7 +351,7 @@ _HOPELESS: Final = 0.01
 
 
 def race(
-    search: Search, phase: Phase, candidate: Point, against: Point, reason: str, most: int = MOST
+    search: Search, phase: SearchPhase, candidate: Point, against: Point, reason: str, most: int = MOST
 ) -> Asking[Raced]:
     """Evaluate until decided, or `most` times.
 
@@ -374,7 +374,7 @@ def unfit(search: Search, outcomes: Sequence[Outcome]) -> str:
 
 
 def record(
-    search: Search, phase: Phase, candidate: Point, against: Point, outcomes: Sequence[Outcome], finish: Finish
+    search: Search, phase: SearchPhase, candidate: Point, against: Point, outcomes: Sequence[Outcome], finish: Finish
 ) -> Raced:
     """Keep a race that is over, the newest evaluations its own; one whose candidate is unfit ends as stopped."""
     effects = effects_of(outcomes)

@@ -81,7 +81,7 @@ def evaluations_needed(sd: float, effect: float, confidence: float, least: int) 
 T = TypeVar("T")
 
 
-class Phase(StrEnum):
+class SearchPhase(StrEnum):
     """The phase of a search."""
 
     NOISE = "noise"
@@ -91,7 +91,7 @@ class Phase(StrEnum):
     CONFIRMATION = "confirmation"
 
 
-_TOGETHER: Final = frozenset({Phase.NOISE, Phase.CONFIRMATION})
+_TOGETHER: Final = frozenset({SearchPhase.NOISE, SearchPhase.CONFIRMATION})
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     """
 
     number: int
-    phase: Phase
+    phase: SearchPhase
     candidate: Point
     against: Point
     values: dict[str, str]
@@ -169,7 +169,7 @@ class Raced(Struct, frozen=True, kw_only=True):
         reason: Why it was stopped; "".
     """
 
-    phase: Phase
+    phase: SearchPhase
     candidate: Point
     against: Point
     finish: Finish
@@ -271,7 +271,7 @@ class Search:
             (broken_words for constraint in self.plan.constraints if (broken_words := constraint.broken(figures))), ""
         )
 
-    def measure(self, phase: Phase, candidate: Point, against: Point, reason: str) -> Asking[Outcome]:
+    def measure(self, phase: SearchPhase, candidate: Point, against: Point, reason: str) -> Asking[Outcome]:
         """Ask for one evaluation.
 
         Raises:

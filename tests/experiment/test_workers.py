@@ -14,7 +14,7 @@ from pgtop_tune.experiment.plan.bind import plan_hash
 from pgtop_tune.experiment.plan.judging import judgements, results_by_arm
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.experiment.plan.report import chapters
-from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, Outcome, outcome_of, read_entries
+from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, ExperimentOutcome, outcome_of, read_entries
 from pgtop_tune.experiment.plan.run import Stopped
 from pgtop_tune.experiment.workers import CellOnServer, Distribution, RunOnServers, UnitFailed, WorkerGone
 from pgtop_tune.model.run_json import plain
@@ -53,7 +53,7 @@ class Servers:
         return self.there
 
 
-def run(directory: Path, servers: Servers, plan: BoundPlan, told: list[str] | None = None) -> Outcome:
+def run(directory: Path, servers: Servers, plan: BoundPlan, told: list[str] | None = None) -> ExperimentOutcome:
     with ExperimentLog(directory) as log:
         if not read_entries(directory):
             log.write("plan", name="t", hash=plan_hash(plan), began_ms=0, plan=plain(plan), workers=list(servers.there))

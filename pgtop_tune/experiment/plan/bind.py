@@ -26,13 +26,13 @@ from pgtop_tune.base.units import about
 from pgtop_tune.changes.start.checks import WAYS
 from pgtop_tune.experiment.plan.model import (
     ADVISED,
-    Arm,
     BoundPlan,
     Cell,
-    Configuration,
     ExperimentPlan,
     NotToTell,
+    PlanArm,
     PlanChoices,
+    PlanConfiguration,
     PlanFacts,
     Stage,
     clients_of,
@@ -130,7 +130,7 @@ def seed_of(plan: ExperimentPlan) -> int:
 
 def stages_of(
     plan: ExperimentPlan,
-    arms: Sequence[Arm],
+    arms: Sequence[PlanArm],
     scales: Sequence[int],
     clients: Sequence[int],
     impossible: Mapping[tuple[str, str, int], str],
@@ -258,7 +258,7 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
     return bound_plan
 
 
-def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
+def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[PlanArm]:
     for index, configuration in enumerate(plan.configurations):
         line_of = partial(place_of, plan, "configuration", str(index))
         _check_names(configuration, view, line_of)
@@ -267,7 +267,7 @@ def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
             several = len(plan.configurations) > 1
             pages = f"{size} pages" if size else ""
             name = ", ".join(filter(None, (configuration.name if several or not size else "", pages)))
-            arm = Arm(name=name, configuration=configuration.name, page_size=size)
+            arm = PlanArm(name=name, configuration=configuration.name, page_size=size)
             try:
                 arm = _resolved(arm, configuration, view)
                 yield replace(arm, impossible=next(filter(None, _obstacles(arm, view)), ""))
@@ -275,7 +275,7 @@ def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
                 yield replace(arm, impossible=f"{why.message}: {why.hint}")
 
 
-def _check_names(configuration: Configuration, view: ServerView, line_of: Callable[..., str]) -> None:
+def _check_names(configuration: PlanConfiguration, view: ServerView, line_of: Callable[..., str]) -> None:
     for name, _ in configuration.parameters:
         if name.lower() in WAYS:
             raise UsageProblem(
@@ -299,7 +299,7 @@ def _check_names(configuration: Configuration, view: ServerView, line_of: Callab
             )
 
 
-def _check_values(configuration: Configuration, view: ServerView, line_of: Callable[..., str]) -> None:
+def _check_values(configuration: PlanConfiguration, view: ServerView, line_of: Callable[..., str]) -> None:
     """Raise UsageProblem with the line of a value that the parameter does not take."""
     for name, text in configuration.parameters:
         try:
@@ -310,7 +310,7 @@ def _check_values(configuration: Configuration, view: ServerView, line_of: Calla
             raise UsageProblem(f"{line_of('parameters', name)}: {problem.message}", problem.hint) from None
 
 
-def _resolved(arm: Arm, configuration: Configuration, view: ServerView) -> Arm:
+def _resolved(arm: PlanArm, configuration: PlanConfiguration, view: ServerView) -> PlanArm:
     """Return the arm with absolute values, without those in force, which would only cost a restart."""
     parameters = {name.lower(): value_of(name.lower(), text, view.facts) for name, text in configuration.parameters}
     pool = {name: text for name, text in configuration.settings if (name, text) == (_POOL, ADVISED)}
@@ -347,7 +347,7 @@ def _pages(name: str, page_bytes: int, buffers_bytes: float, view: ServerView) -
     return max(needed, live)
 
 
-def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
+def _obstacles(arm: PlanArm, view: ServerView) -> Iterable[str]:
     yield view.refused.get(arm.name, "")
     for name, value in arm.parameters:
         parameter = view.parameters.get(name)
@@ -377,7 +377,7 @@ def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
             yield f"{name} is {setting.live}, not {value}, and {setting.path} cannot be written: that takes root"
 
 
-def _room(arm: Arm, clients: int, view: ServerView) -> str:
+def _room(arm: PlanArm, clients: int, view: ServerView) -> str:
     """Return why the clients of a load find no connection; "" if they do."""
     most = int(_number(dict(arm.parameters).get("max_connections"), "max_connections", view))
     available = most - view.reserved
@@ -389,7 +389,7 @@ def _room(arm: Arm, clients: int, view: ServerView) -> str:
     )
 
 
-def _buffers(arm: Arm, view: ServerView) -> float:
+def _buffers(arm: PlanArm, view: ServerView) -> float:
     return _number(dict(arm.parameters).get("shared_buffers"), "shared_buffers", view)
 
 

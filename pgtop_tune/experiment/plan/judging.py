@@ -26,7 +26,7 @@ from pgtop_tune.compare.statistics.effect import (
 from pgtop_tune.compare.statistics.switchback import in_blocks, server_effects
 from pgtop_tune.experiment.attribution import attribution, known_mean
 from pgtop_tune.experiment.plan.model import FIGURES, JUDGED_S, Cell
-from pgtop_tune.experiment.plan.results import CellResult, Outcome
+from pgtop_tune.experiment.plan.results import CellResult, ExperimentOutcome
 
 # Latency beside TPS: each figure of a cell against the baseline's, corrected for being several, and trades. Pure.
 
@@ -148,7 +148,7 @@ def _logs(runs: Sequence[CellResult], figure: str) -> list[tuple[str, float]]:
 # The arm that is best by the objective of a plan, among those that keep its constraints. Pure.
 
 
-def best_arm(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
+def best_arm(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterator[str]:
     """Yield one line a load: the best arm, whether that is certain, and the arms that are past a constraint.
 
     Args:
@@ -177,7 +177,7 @@ def best_arm(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
             yield f"{load_words(load)}: {plan.objective} is best with {best} ({measured[best]:.6g}){doubt}{out}"
 
 
-def _broken(outcome: Outcome, values: Mapping[str, float]) -> str:
+def _broken(outcome: ExperimentOutcome, values: Mapping[str, float]) -> str:
     """Return the first constraint that is not kept, or of which nobody knows; "" where all are kept."""
     for constraint in outcome.plan.constraints:
         value = values.get(constraint.figure)
@@ -188,7 +188,7 @@ def _broken(outcome: Outcome, values: Mapping[str, float]) -> str:
     return ""
 
 
-def _is_certain(outcome: Outcome, judged: Sequence[Judgement], load: Load, best: str, arms: set[str]) -> bool:
+def _is_certain(outcome: ExperimentOutcome, judged: Sequence[Judgement], load: Load, best: str, arms: set[str]) -> bool:
     """Return whether the judge is certain: of the best arm, or of each other arm where the baseline is best."""
     plan, base = outcome.plan, outcome.plan.baseline
     if best != base:
@@ -254,7 +254,7 @@ def load_of(cell: Cell) -> Load:
     return cell.scale, cell.endpoint, cell.profile, cell.clients
 
 
-def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
+def judgements(outcome: ExperimentOutcome) -> tuple[Judgement, ...]:
     """Return the judgements in the order of the arms, and of the baseline's loads."""
     groups, levelled = _by_arm(outcome, outcome.results), results_by_arm(outcome)
     base = outcome.plan.baseline
@@ -277,7 +277,9 @@ def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
     )
 
 
-def _judged(judgement: Judgement, base: list[CellResult], runs: list[CellResult], outcome: Outcome) -> Judgement:
+def _judged(
+    judgement: Judgement, base: list[CellResult], runs: list[CellResult], outcome: ExperimentOutcome
+) -> Judgement:
     """Return a judgement that has the figures, with the verdict."""
     arm, load = judgement.arm, judgement.load
     if outcome.plan.time_s < JUDGED_S:
@@ -308,12 +310,12 @@ def _judged(judgement: Judgement, base: list[CellResult], runs: list[CellResult]
     return replace(judgement, trade=trade_of(str(tps_verdict), judgement.change, latencies), beside=beside)
 
 
-def results_by_arm(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:
+def results_by_arm(outcome: ExperimentOutcome) -> dict[tuple[str, Load], list[CellResult]]:
     """Return results with figures by arm and load, repeats together; of several servers levelled to their mean."""
     return _by_arm(outcome, levelled_results(outcome))
 
 
-def _by_arm(outcome: Outcome, results: Mapping[int, CellResult]) -> dict[tuple[str, Load], list[CellResult]]:
+def _by_arm(outcome: ExperimentOutcome, results: Mapping[int, CellResult]) -> dict[tuple[str, Load], list[CellResult]]:
     groups: dict[tuple[str, Load], list[CellResult]] = {}
     for cell in sorted(outcome.plan.cells, key=lambda cell_to_sort: cell_to_sort.number):
         result = results.get(cell.number)
@@ -322,7 +324,7 @@ def _by_arm(outcome: Outcome, results: Mapping[int, CellResult]) -> dict[tuple[s
     return groups
 
 
-def levelled_results(outcome: Outcome) -> Mapping[int, CellResult]:
+def levelled_results(outcome: ExperimentOutcome) -> Mapping[int, CellResult]:
     """Return results as on a server of mean speed, so that no arm gains by the servers that ran it."""
     results = dict(outcome.results)
     if len({result.server for result in results.values()}) < 2:

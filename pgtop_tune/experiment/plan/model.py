@@ -211,7 +211,7 @@ OWN_DATABASE: Final = "own"
 CURRENT_DATABASE: Final = "current"
 
 
-class Configuration(Struct, frozen=True, kw_only=True):
+class PlanConfiguration(Struct, frozen=True, kw_only=True):
     """A change set of a plan.
 
     Attributes:
@@ -235,7 +235,7 @@ class PlanEndpoint(Struct, frozen=True):
     address: str = ""
 
 
-class Constraint(Struct, frozen=True):
+class PlanConstraint(Struct, frozen=True):
     """A figure that must not get past a limit.
 
     Attributes:
@@ -280,7 +280,7 @@ class PlanChoices(Struct, frozen=True, kw_only=True):
     database: str = OWN_DATABASE
     limits: Limits = Limits()
     objective: str = "tps"
-    constraints: tuple[Constraint, ...] = ()
+    constraints: tuple[PlanConstraint, ...] = ()
 
 
 class ExperimentPlan(PlanChoices, frozen=True, kw_only=True):
@@ -297,7 +297,7 @@ class ExperimentPlan(PlanChoices, frozen=True, kw_only=True):
         file: Its name.
     """
 
-    configurations: tuple[Configuration, ...] = ()
+    configurations: tuple[PlanConfiguration, ...] = ()
     baseline: str = ""
     page_sizes: tuple[str, ...] = ()
     scales: tuple[str, ...] = ("1",)
@@ -310,7 +310,7 @@ class ExperimentPlan(PlanChoices, frozen=True, kw_only=True):
     file: str = "plan"
 
 
-class Arm(Struct, frozen=True, kw_only=True):
+class PlanArm(Struct, frozen=True, kw_only=True):
     """A configuration with a page size, resolved for one server.
 
     Attributes:
@@ -389,7 +389,7 @@ class BoundPlan(PlanChoices, frozen=True, kw_only=True):
 
     server: str
     seed: int
-    arms: tuple[Arm, ...]
+    arms: tuple[PlanArm, ...]
     baseline: str
     scripts: tuple[tuple[str, str], ...]
     time_s: int
@@ -403,6 +403,6 @@ class BoundPlan(PlanChoices, frozen=True, kw_only=True):
         """Return all of them, in order."""
         return tuple(cell for stage in self.stages for cell in stage.cells)
 
-    def arm(self, name: str) -> Arm:
+    def arm(self, name: str) -> PlanArm:
         """Return the arm of that name."""
         return next(arm for arm in self.arms if arm.name == name)

@@ -23,10 +23,10 @@ from pgtop_tune.experiment.plan.model import (
     FIGURES,
     OWN_DATABASE,
     SCALES_AS,
-    Configuration,
-    Constraint,
     ExperimentPlan,
     Limits,
+    PlanConfiguration,
+    PlanConstraint,
     PlanEndpoint,
     PlanFacts,
     clients_of,
@@ -152,7 +152,7 @@ def parse_plan(text: str, where: str = "plan") -> ExperimentPlan:
     return _Reader(text, where).plan(tables)
 
 
-class _Key(Struct, frozen=True):
+class _PlanKey(Struct, frozen=True):
     """A key of a plan or of one of its tables.
 
     Attributes:
@@ -226,57 +226,57 @@ def _housekeeping(value: list[str | int] | str | int) -> tuple[str, ...]:
     return parse_housekeeping(",".join(_texts(value)))
 
 
-def _one_of(*names: str) -> _Key:
-    return _Key(Annotated[str, Meta(pattern=rf"\A({'|'.join(names)})\Z")], f"takes one of {', '.join(names)}")
+def _one_of(*names: str) -> _PlanKey:
+    return _PlanKey(Annotated[str, Meta(pattern=rf"\A({'|'.join(names)})\Z")], f"takes one of {', '.join(names)}")
 
 
 _ANY_MACHINE: Final = PlanFacts(ram_bytes=1, cores=1, shared_buffers_bytes=1)
 _TEXT: Final = Annotated[str, Meta(min_length=1, max_length=_MOST)]
 _LIST: Final = Annotated[list[str | int], Meta(min_length=1, max_length=_MOST)] | str | int
-_NAME: Final = _Key(_TEXT, "takes printable text of up to 200 characters", _printable)
-_TIME: Final = _Key(float | str, "takes a length of time, as 30s, 5m or 1h30m", _length_s)
-_NUMBER: Final = _Key(float, "takes a number", _finite)
-_VALUES: Final = _Key(dict[str, Any], "is a table of names and values")
+_NAME: Final = _PlanKey(_TEXT, "takes printable text of up to 200 characters", _printable)
+_TIME: Final = _PlanKey(float | str, "takes a length of time, as 30s, 5m or 1h30m", _length_s)
+_NUMBER: Final = _PlanKey(float, "takes a number", _finite)
+_VALUES: Final = _PlanKey(dict[str, Any], "is a table of names and values")
 
-KEYS: Final[Mapping[str, _Key]] = {
+KEYS: Final[Mapping[str, _PlanKey]] = {
     "name": _NAME,
     "title": _NAME,
-    "baseline": _Key(_TEXT, "takes the name of a configuration", _printable),
-    "profiles": _Key(_LIST, "takes a list of different texts or whole numbers", _texts),
-    "clients": _Key(_LIST, f"takes a list of different numbers, as {CLIENTS_AS}", _amounts(clients_of)),
-    "scales": _Key(_LIST, f"takes a list of different scales, as {SCALES_AS}", _amounts(scale_of)),
-    "page_sizes": _Key(_LIST, f"takes a list of {', '.join(PAGE_SIZES)}", _page_sizes),
-    "threads": _Key(Annotated[int, Meta(ge=0, le=1000)], "takes a whole number from 0 (one per core) to 1000"),
+    "baseline": _PlanKey(_TEXT, "takes the name of a configuration", _printable),
+    "profiles": _PlanKey(_LIST, "takes a list of different texts or whole numbers", _texts),
+    "clients": _PlanKey(_LIST, f"takes a list of different numbers, as {CLIENTS_AS}", _amounts(clients_of)),
+    "scales": _PlanKey(_LIST, f"takes a list of different scales, as {SCALES_AS}", _amounts(scale_of)),
+    "page_sizes": _PlanKey(_LIST, f"takes a list of {', '.join(PAGE_SIZES)}", _page_sizes),
+    "threads": _PlanKey(Annotated[int, Meta(ge=0, le=1000)], "takes a whole number from 0 (one per core) to 1000"),
     "protocol": _one_of(*PROTOCOLS),
-    "repeats": _Key(Annotated[int, Meta(ge=1, le=100)], "takes a whole number from 1 to 100"),
-    "seed": _Key(Annotated[int, Meta(ge=0, lt=2**31)], "takes a whole number from 0 to 2147483647"),
+    "repeats": _PlanKey(Annotated[int, Meta(ge=1, le=100)], "takes a whole number from 1 to 100"),
+    "seed": _PlanKey(Annotated[int, Meta(ge=0, lt=2**31)], "takes a whole number from 0 to 2147483647"),
     "time": _TIME,
     "warm_up": _TIME,
-    "housekeeping": _Key(_LIST, "takes a list of steps, as in `bench run --housekeeping`", _housekeeping),
-    "init_steps": _Key(
+    "housekeeping": _PlanKey(_LIST, "takes a list of steps, as in `bench run --housekeeping`", _housekeeping),
+    "init_steps": _PlanKey(
         Annotated[str, Meta(pattern=rf"\A[{''.join(STEPS)}]{{1,200}}\Z")],
         f"takes letters of {''.join(STEPS)}, as in `bench init -I`",
     ),
-    "data_per_configuration": _Key(bool, "takes true or false"),
+    "data_per_configuration": _PlanKey(bool, "takes true or false"),
     "database": _one_of(OWN_DATABASE, CURRENT_DATABASE),
     "objective": _one_of(*(name for name, _ in FIGURES)),
-    "configuration": _Key(list, "is a table that may be repeated: [[configuration]]"),
+    "configuration": _PlanKey(list, "is a table that may be repeated: [[configuration]]"),
     "configuration.name": _NAME,
     "configuration.parameters": _VALUES,
     "configuration.settings": _VALUES,
-    "endpoint": _Key(list, "is a table that may be repeated: [[endpoint]]"),
+    "endpoint": _PlanKey(list, "is a table that may be repeated: [[endpoint]]"),
     "endpoint.name": _NAME,
-    "endpoint.address": _Key(str, "takes HOST:PORT/DATABASE or a URI", _printable),
-    "limits": _Key(dict, "is a table"),
-    "limits.time": _Key(float | str, "takes a length of time from 1s on, as 30m or 6h", _limit_s),
-    "limits.disk": _Key(int | str, "takes a size, as 50GB", _size),
-    "constraints": _Key(dict, "is a table"),
+    "endpoint.address": _PlanKey(str, "takes HOST:PORT/DATABASE or a URI", _printable),
+    "limits": _PlanKey(dict, "is a table"),
+    "limits.time": _PlanKey(float | str, "takes a length of time from 1s on, as 30m or 6h", _limit_s),
+    "limits.disk": _PlanKey(int | str, "takes a size, as 50GB", _size),
+    "constraints": _PlanKey(dict, "is a table"),
     **{f"constraints.{figure}_{end}": _NUMBER for figure, _ in FIGURES for end in ("max", "min")},
 }
 """A key within a table stands behind its name; of a table `kind` is list where it may be repeated, else dict."""
 
 
-def _keys_of(table: str) -> dict[str, _Key]:
+def _keys_of(table: str) -> dict[str, _PlanKey]:
     """Return the keys within a table by their names; "" is the plan itself."""
     return {name.rpartition(".")[2]: key for name, key in KEYS.items() if name.rpartition(".")[0] == table}
 
@@ -318,8 +318,8 @@ class _Reader:
                 raise self._wrong((name,), "takes from 1s to 7d")
             if name in values:
                 values[f"{name}_s"] = values.pop(name)
-        configurations = [Configuration(**table) for table in values.pop("configuration", [])]
-        configurations = configurations or [Configuration(name="as it is")]
+        configurations = [PlanConfiguration(**table) for table in values.pop("configuration", [])]
+        configurations = configurations or [PlanConfiguration(name="as it is")]
         names = [configuration.name for configuration in configurations]
         if values.setdefault("baseline", names[0]) not in names:
             raise self._wrong(("baseline",), f"names none of {', '.join(names)}")
@@ -331,7 +331,7 @@ class _Reader:
             ),
             limits=Limits(limits.get("time"), limits.get("disk")),
             constraints=tuple(
-                Constraint(name.rpartition("_")[0], limit, name.endswith("_max"))
+                PlanConstraint(name.rpartition("_")[0], limit, name.endswith("_max"))
                 for name, limit in values.pop("constraints", {}).items()
             ),
             text=self._text,

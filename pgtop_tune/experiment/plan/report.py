@@ -27,8 +27,8 @@ from pgtop_tune.experiment.plan.judging import (
     levelled_results,
     load_words,
 )
-from pgtop_tune.experiment.plan.model import JUDGED_S, ONCE, Arm, BoundPlan, Cell, Stage, estimate, scale_words
-from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, Outcome, foreign_words
+from pgtop_tune.experiment.plan.model import JUDGED_S, ONCE, BoundPlan, Cell, PlanArm, Stage, estimate, scale_words
+from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, ExperimentOutcome, foreign_words
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.runtime.experiment_control import ExperimentState
@@ -36,7 +36,7 @@ from pgtop_tune.runtime.experiment_control import ExperimentState
 # An experiment from a plan as screens show it. Pure.
 
 
-def shown_plan(outcome: Outcome, now_ms: int, *, under_way: bool) -> ExperimentState:
+def shown_plan(outcome: ExperimentOutcome, now_ms: int, *, under_way: bool) -> ExperimentState:
     """Return the state for screens: cells, time, and the best arm so far against the baseline.
 
     Args:
@@ -72,7 +72,7 @@ def shown_plan(outcome: Outcome, now_ms: int, *, under_way: bool) -> ExperimentS
     )
 
 
-def switched(outcome: Outcome) -> tuple[str, ...]:
+def switched(outcome: ExperimentOutcome) -> tuple[str, ...]:
     """Return names of the server's parameters that its arms set."""
     return tuple(dict.fromkeys(name for arm in outcome.plan.arms for name, _ in arm.parameters))
 
@@ -102,14 +102,14 @@ def plan_lines(plan: BoundPlan, now_ms: int, max_wal_bytes: int) -> Iterator[str
     yield f"disk {about(cost.disk_bytes)}; ends at {moment(now_ms + round(cost.seconds * 1000))} if begun now"
 
 
-def _stage_words(stage: Stage, arm: Arm) -> str:
+def _stage_words(stage: Stage, arm: PlanArm) -> str:
     parts = [f"stage {stage.number}: {arm.name}", scale_words(stage.scale)]
     parts += ["restart"] if arm.restart and not arm.impossible else []
     parts += ["data set made"] if stage.make_data else []
     return ", ".join(parts)
 
 
-def arm_words(arm: Arm) -> str:
+def arm_words(arm: PlanArm) -> str:
     """Return the values that an arm sets."""
     pairs = (*arm.settings, *arm.parameters)
     return ", ".join(f"{name}={_value_words(name, value)}" for name, value in pairs) or "as it is"
@@ -122,7 +122,7 @@ def _value_words(name: str, value: str) -> str:
     return one_line(value, len(value) if is_code else _VALUE)
 
 
-def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
+def status_lines(outcome: ExperimentOutcome, now_ms: int, *, runs: bool) -> Iterator[str]:
     """Yield how far an experiment is.
 
     Args:
@@ -153,7 +153,7 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
         yield f"its database {outcome.database} is kept for `resume`; `resume --abandon` drops it"
 
 
-def left_of(outcome: Outcome) -> tuple[Stage, ...]:
+def left_of(outcome: ExperimentOutcome) -> tuple[Stage, ...]:
     """Return the stages that are left, with the cells that have no result."""
     return tuple(
         replace(stage, cells=cells, make_data=stage.make_data and stage.number not in outcome.made)
@@ -187,7 +187,7 @@ Found = Sequence[tuple[Cell, CellResult]]
 T = TypeVar("T")
 
 
-def chapters(outcome: Outcome) -> tuple[Chapter, ...]:
+def chapters(outcome: ExperimentOutcome) -> tuple[Chapter, ...]:
     """Return the report, for Markdown and HTML; also of an experiment that has not ended."""
     cells = list(_with_results(outcome))
     levelled = levelled_results(outcome)
@@ -205,7 +205,7 @@ def chapters(outcome: Outcome) -> tuple[Chapter, ...]:
     return tuple(chapter for chapter in all_chapters if chapter.parts)
 
 
-def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
+def _summary(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterator[str]:
     plan = outcome.plan
     yield one_line(f"{plan.server}; begun {moment(outcome.began_ms)}; plan hash {outcome.hash}, seed {plan.seed}", 300)
     ended = outcome.ended or "not ended"
@@ -258,13 +258,13 @@ def _loud_latencies(judgement: Judgement) -> Iterator[str]:
             yield f"{judgement.arm}: {of_load} got {direction} by {share} ({latency.verdict})"
 
 
-def _with_results(outcome: Outcome) -> Iterator[tuple[Cell, CellResult]]:
+def _with_results(outcome: ExperimentOutcome) -> Iterator[tuple[Cell, CellResult]]:
     for cell in outcome.plan.cells:
         if cell.number in outcome.results:
             yield cell, outcome.results[cell.number]
 
 
-def _steps(outcome: Outcome) -> Sheet | None:
+def _steps(outcome: ExperimentOutcome) -> Sheet | None:
     """Return the seconds of each init step: steps down, configurations across; means of several data sets."""
     columns: dict[tuple[str, int], list[dict[str, float]]] = {}
     for data in outcome.made.values():
@@ -365,7 +365,7 @@ def _pictures(cells: Found) -> Iterator[Picture]:
         yield Picture(heading, line_chart(chart), tuple(lines))
 
 
-def _against(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[Sheet]:
+def _against(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterator[Sheet]:
     if not judged:
         return
     rows = tuple(
@@ -425,7 +425,7 @@ def _interval(judgement: Judgement | LatencyChange) -> str:
     return shares(judgement.effect.low, judgement.effect.high)
 
 
-def _configurations(outcome: Outcome) -> Sheet:
+def _configurations(outcome: ExperimentOutcome) -> Sheet:
     rows = tuple(
         (one_line(arm.name, _NAME), one_line(arm_words(arm), 1000), one_line(arm.impossible, _REASON))
         for arm in outcome.plan.arms
@@ -456,7 +456,7 @@ _NAMES: Final[Mapping[str, Callable[[Cell], str]]] = {
 """Columns that name a cell: heading, and its text."""
 
 
-def _place(cell: Cell, outcome: Outcome) -> tuple[int, ...]:
+def _place(cell: Cell, outcome: ExperimentOutcome) -> tuple[int, ...]:
     """Return the key that sorts cells as the plan has arms, profiles and endpoints."""
     plan = outcome.plan
     return (

@@ -157,7 +157,7 @@ def new_directory(plan: str) -> Path:
     raise AssertionError
 
 
-def newest(name: str) -> Path | None:
+def newest_experiment(name: str) -> Path | None:
     """Return the directory of the last experiment of a plan of that name, None where there is none."""
     directories = [path for path in experiments() if str(first(path).get("name", "")).lower() == name.lower()]
     return directories[-1] if directories else None
@@ -297,7 +297,7 @@ def foreign_words(result: CellResult) -> str:
     return f"; others took {foreign / 100.0 * cpus:.1f} cores" if cpus else f"; others took {foreign:.0f} % of the CPUs"
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class ExperimentOutcome(Struct, frozen=True, kw_only=True):
     """All that an experiment came to so far.
 
     Attributes:
@@ -349,7 +349,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return all(cell.number in self.results for cell in self.plan.cells)
 
 
-def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | None:
+def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> ExperimentOutcome | None:
     """Return the outcome that the lines of a journal tell; None where not even the first one is there."""
     if not lines or lines[0].get("kind") != "plan":
         return None
@@ -386,7 +386,7 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | N
             case "ended":
                 ended = line["why"]
                 running = None
-    return Outcome(
+    return ExperimentOutcome(
         id=identity,
         plan=msgspec.convert(lines[0]["plan"], BoundPlan),
         hash=str(lines[0]["hash"]),

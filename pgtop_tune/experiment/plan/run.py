@@ -38,14 +38,14 @@ from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import ANSWER_S, BeforeEachRun, LoadRun, RunCell, until_frames_show_it
 from pgtop_tune.experiment.path import LoadTarget
-from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, Arm, BoundPlan, Cell, Stage
+from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, BoundPlan, Cell, PlanArm, Stage
 from pgtop_tune.experiment.plan.report import arm_words
 from pgtop_tune.experiment.plan.results import (
     RUNS,
     CellResult,
     ExperimentLog,
+    ExperimentOutcome,
     MadeData,
-    Outcome,
     failed,
     foreign_words,
     result_of,
@@ -110,7 +110,7 @@ class Stopped(LoadProblem):
 class ExperimentDoors(Protocol):
     """Doors to the server and its machine: they change settings and tell which are in force."""
 
-    def sets(self, arm: Arm) -> ChangeSets:
+    def sets(self, arm: PlanArm) -> ChangeSets:
         """Return the change sets that make and revert the arm, with a restart where it takes one."""
         ...
 
@@ -188,7 +188,7 @@ class StageData:
         parts: Of the session.
     """
 
-    def __init__(self, outcome: Outcome, log: ExperimentLog, parts: ExperimentParts) -> None:
+    def __init__(self, outcome: ExperimentOutcome, log: ExperimentLog, parts: ExperimentParts) -> None:
         self._plan: Final = outcome.plan
         self._log: Final = log
         self._parts: Final = parts
@@ -352,7 +352,7 @@ class ArmsInForce:
         finally:
             await asyncio.shield(self._revert(sets, arm, set_id))
 
-    async def _apply(self, sets: ChangeSets, arm: Arm, set_id: str, stage: Stage) -> None:
+    async def _apply(self, sets: ChangeSets, arm: PlanArm, set_id: str, stage: Stage) -> None:
         names = tuple(name for name, _ in arm.parameters)
         if names:
             await self._parts.doors.listed(names)
@@ -380,12 +380,12 @@ class ArmsInForce:
                 await asyncio.shield(self._revert(sets, arm, set_id))
             raise
 
-    def _unlocked(self, arm: Arm) -> frozenset[str]:
+    def _unlocked(self, arm: PlanArm) -> frozenset[str]:
         """Return the names that --allow-unsafe unlocks: those whose values run no code."""
         risks = {name: risk_of(name, value) for name, value in arm.parameters} if self._parts.unsafe else {}
         return frozenset(name for name, risk in risks.items() if risk is None or risk.kind is not RiskClass.RUNS_CODE)
 
-    async def _revert(self, sets: ChangeSets, arm: Arm, set_id: str) -> None:
+    async def _revert(self, sets: ChangeSets, arm: PlanArm, set_id: str) -> None:
         self._told(f"reverting {arm.name}")
         (await sets.revert(set_id, "the stage has ended")).checked()
         self._log.write("set_ended", set_id=set_id)
@@ -465,7 +465,7 @@ class ExperimentRun:
         parts: Of the session.
     """
 
-    def __init__(self, outcome: Outcome, log: ExperimentLog, parts: ExperimentParts) -> None:
+    def __init__(self, outcome: ExperimentOutcome, log: ExperimentLog, parts: ExperimentParts) -> None:
         self._plan: Final[BoundPlan] = outcome.plan
         self._outcome: Final = outcome
         self._log: Final = log
@@ -627,7 +627,7 @@ class ExperimentRun:
         check_room(await self._parts.free_bytes(), "resume")
 
 
-def check_time(outcome: Outcome, began_s: float) -> None:
+def check_time(outcome: ExperimentOutcome, began_s: float) -> None:
     """Raise Stopped where the time of the plan is over.
 
     Args:

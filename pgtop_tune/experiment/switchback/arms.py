@@ -107,7 +107,7 @@ def orders(seed: int) -> Iterator[tuple[Arm, Arm]]:
         yield first, first.other
 
 
-class Block(Struct, frozen=True):
+class ArmBlock(Struct, frozen=True):
     """Measurements of one block.
 
     Attributes:
@@ -206,7 +206,7 @@ class Block(Struct, frozen=True):
         return None if self.latencies is None else quantile.of(self.latencies)
 
 
-class Pair(Struct, frozen=True):
+class BlockPair(Struct, frozen=True):
     """A block of each arm, one behind the other.
 
     Attributes:
@@ -217,12 +217,12 @@ class Pair(Struct, frozen=True):
 
     number: int
     first: Arm
-    a: Block
-    b: Block
+    a: ArmBlock
+    b: ArmBlock
     superseded: bool = False
 
     @property
-    def blocks(self) -> tuple[Block, Block]:
+    def blocks(self) -> tuple[ArmBlock, ArmBlock]:
         """Return the blocks in the order of time."""
         return (self.a, self.b) if self.first is Arm.A else (self.b, self.a)
 
@@ -262,7 +262,7 @@ class RivalSettings:
 
     async def wanted(self, arm: Arm) -> tuple[WantedSetting, ...]:
         """Return the settings that the arm changes in what is in force."""
-        self._expected = await live_values(self.control, [rival.name for rival in self.rivals])
+        self._expected = await kernel_values(self.control, [rival.name for rival in self.rivals])
         pairs = ((rival.name, rival.value(arm)) for rival in self.rivals)
         return tuple(WantedSetting(name, value) for name, value in pairs if self._expected[name] != value)
 
@@ -272,7 +272,7 @@ class RivalSettings:
 
     async def foreign_change(self) -> str:
         """Return which setting another program changed since; "" for none."""
-        for name, value in (await live_values(self.control, self._expected)).items():
+        for name, value in (await kernel_values(self.control, self._expected)).items():
             if value != self._expected.get(name, value):
                 return f"{name} was changed to {value} by someone else"
         return ""
@@ -300,7 +300,7 @@ async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) ->
     return tuple(resolved_rivals)
 
 
-async def live_values(control: MachineControl, names: Iterable[str]) -> dict[str, str]:
+async def kernel_values(control: MachineControl, names: Iterable[str]) -> dict[str, str]:
     """Return the kernel's values by name. Raises as `by_name`."""
     settings = by_name(await control.settings())
     return {name: str(settings[name].live) for name in names}

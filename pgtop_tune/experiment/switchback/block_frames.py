@@ -19,7 +19,7 @@ from pgtop_tune.compare.sides.from_recording import budget_of
 from pgtop_tune.compare.sides.material import BUDGET_S, LatencySums, StatementsSeen
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.attribution import OF_OTHERS, Means
-from pgtop_tune.experiment.switchback.arms import CYCLES_PER_PAIR, SETTLE_S, Arm, Block, Rival
+from pgtop_tune.experiment.switchback.arms import CYCLES_PER_PAIR, SETTLE_S, Arm, ArmBlock, Rival
 from pgtop_tune.experiment.switchback.state import Ending, Over
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import Interval
@@ -196,10 +196,10 @@ class OpenBlock:
             if first <= second.second < behind:
                 self._latencies.add(second)
 
-    def block(self, spoiled: str = "") -> Block:
+    def block(self, spoiled: str = "") -> ArmBlock:
         """Return the measurements so far."""
         merged = self._latencies.merged()
-        return Block(
+        return ArmBlock(
             arm=self.arm,
             began_ms=self._began_ms,
             began_s=self.began_s,

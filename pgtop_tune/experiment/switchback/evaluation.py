@@ -38,7 +38,7 @@ from pgtop_tune.compare.statistics.switchback import (
 )
 from pgtop_tune.compare.statistics.verdicts import TOO_SHORT, worded
 from pgtop_tune.experiment.attribution import Surroundings, attribution, known_mean, over_all
-from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, QUICK, Arm, Block, Pair
+from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, QUICK, Arm, ArmBlock, BlockPair
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import P50, P99
@@ -86,24 +86,24 @@ class FigureEffect(Struct, frozen=True):
         return self.id.startswith(_WAIT)
 
 
-class FigureRow(Struct, frozen=True):
+class PairFigure(Struct, frozen=True):
     """A figure of a block."""
 
     id: str
     title: str
     unit: str
     better: Better
-    of: Callable[[Block], float | None]
+    of: Callable[[ArmBlock], float | None]
 
 
-def ratios_of(of: Callable[[Block], float | None], pairs: Sequence[Pair]) -> list[float]:
+def ratios_of(of: Callable[[ArmBlock], float | None], pairs: Sequence[BlockPair]) -> list[float]:
     """Return ln(B/A) of the pairs that have both."""
     values = ((of(pair.a), of(pair.b)) for pair in pairs)
     return [math.log(b / a) for a, b in values if a and b and a > 0.0 and b > 0.0]
 
 
 def _figure_effect(
-    row: FigureRow, pairs: Sequence[Pair], relative: float, low: float | None, high: float | None, verdict: str
+    row: PairFigure, pairs: Sequence[BlockPair], relative: float, low: float | None, high: float | None, verdict: str
 ) -> FigureEffect:
     """Return what the pairs say of a figure, with its means over the blocks of either arm."""
     return FigureEffect(
@@ -120,7 +120,9 @@ def _figure_effect(
     )
 
 
-def _together(figures: Sequence[tuple[FigureRow, Sequence[float]]], pairs: Sequence[Pair]) -> tuple[FigureEffect, ...]:
+def _together(
+    figures: Sequence[tuple[PairFigure, Sequence[float]]], pairs: Sequence[BlockPair]
+) -> tuple[FigureEffect, ...]:
     """Return other figures, looked at once and judged together.
 
     Args:
@@ -161,13 +163,13 @@ def student(ratios: Sequence[float]) -> Effect | None:
     )
 
 
-def _of(name: str, of: Callable[[Block], float | None] | None = None) -> FigureRow:
+def _of(name: str, of: Callable[[ArmBlock], float | None] | None = None) -> PairFigure:
     """Return a figure of `compare.sides.figures`; by default from its sums in a block."""
     figure = BY_ID[name]
-    return FigureRow(name, figure.title, figure.unit, figure.better, of or (lambda block: block.figure(name)))
+    return PairFigure(name, figure.title, figure.unit, figure.better, of or (lambda block: block.figure(name)))
 
 
-def waits_of(pairs: Sequence[Pair]) -> list[tuple[FigureRow, list[float]]]:
+def waits_of(pairs: Sequence[BlockPair]) -> list[tuple[PairFigure, list[float]]]:
     """Return classes of waits that are a noticeable part of a transaction's time, with their change in each pair.
 
     The change is ln(1 + (B − A) / latency of A): a class may be gone under one arm, and has no ratio then. It is no aim
@@ -184,8 +186,8 @@ def waits_of(pairs: Sequence[Pair]) -> list[tuple[FigureRow, list[float]]]:
     ]
 
 
-def _wait(name: str) -> FigureRow:
-    return FigureRow(
+def _wait(name: str) -> PairFigure:
+    return PairFigure(
         id=f"{_WAIT}{name}",
         title=f"budget {name}",
         unit="ms",
@@ -194,7 +196,7 @@ def _wait(name: str) -> FigureRow:
     )
 
 
-def _share_of_latency(name: str, pair: Pair) -> float:
+def _share_of_latency(name: str, pair: BlockPair) -> float:
     change_ms = pair.b.waits.get(name, 0.0) - pair.a.waits.get(name, 0.0)
     return math.log1p(max(change_ms / math.fsum(pair.a.waits.values()), _LEAST_CHANGE))
 
@@ -255,7 +257,7 @@ class FixedMix(Struct, frozen=True):
     weights: Look
     problem: str = ""
 
-    def of(self, block: Block) -> float | None:
+    def of(self, block: ArmBlock) -> float | None:
         """Return milliseconds of a call of the mix; None where the block has no counters of statements."""
         return same_mix(self.weights)(block.statements)
 
@@ -278,7 +280,7 @@ def why_no_mix(names: Collection[str], interval: Interval | None) -> str:
     return ""
 
 
-def fixed_mix(pairs: Sequence[Pair]) -> FixedMix:
+def fixed_mix(pairs: Sequence[BlockPair]) -> FixedMix:
     """Return the set that these pairs give; of more than four the first four."""
     first = pairs[:FEWEST_PAIRS]
     if not all(block.statements for pair in first for block in pair.blocks):
@@ -305,7 +307,7 @@ def fixed_mix(pairs: Sequence[Pair]) -> FixedMix:
     return FixedMix(weights)
 
 
-def slower_calls(blocks: Sequence[Block], times: float, last: int) -> bool:
+def slower_calls(blocks: Sequence[ArmBlock], times: float, last: int) -> bool:
     """Return whether B's last blocks took so many times A's median for the mix of A; also where nothing tells.
 
     Args:
@@ -318,12 +320,12 @@ def slower_calls(blocks: Sequence[Block], times: float, last: int) -> bool:
     return not a or len(b) < last or min(b) >= times * median(a)
 
 
-def sums_of(pairs: Sequence[Pair]) -> tuple[SideSums, SideSums]:
+def sums_of(pairs: Sequence[BlockPair]) -> tuple[SideSums, SideSums]:
     """Return the counts of both arms."""
     return _sums([pair.a for pair in pairs]), _sums([pair.b for pair in pairs])
 
 
-def _sums(blocks: Sequence[Block]) -> SideSums:
+def _sums(blocks: Sequence[ArmBlock]) -> SideSums:
     every = [block.statements_ms for block in blocks]
     return SideSums(
         whole=summed(block.statements for block in blocks),
@@ -339,7 +341,7 @@ _LOOKS: Final = (4, 6, 8)
 """Pairs with the same lengths at which it is tested whether the effect still builds up."""
 
 
-class Evaluation(Struct, frozen=True):
+class PairsEvaluation(Struct, frozen=True):
     """After some pairs.
 
     Attributes:
@@ -388,12 +390,12 @@ class Evaluation(Struct, frozen=True):
 
 
 def evaluate(
-    pairs: Sequence[Pair],
+    pairs: Sequence[BlockPair],
     objective: str = TPS,
     *,
     final: bool = False,
     text: Callable[[str], str] = lambda id: "",
-) -> Evaluation:
+) -> PairsEvaluation:
     """Evaluate the pairs.
 
     Args:
@@ -407,7 +409,7 @@ def evaluate(
     mix = fixed_mix(counted) if objective == SAME_MIX else None
     decides = mix is not None and not mix.problem
     if mix is not None and decides:
-        row = FigureRow(SAME_MIX, SAME_MIX_TITLE, "ms", Better.LOWER, mix.of)
+        row = PairFigure(SAME_MIX, SAME_MIX_TITLE, "ms", Better.LOWER, mix.of)
         left_out = (*left_out, *((pair.number, _NOT_READ) for pair in counted if _unread(pair)))
         counted = tuple(pair for pair in counted if not _unread(pair))
     else:
@@ -424,7 +426,7 @@ def evaluate(
     unattributable, beside = attribution(
         *surroundings, paired.low, paired.high, higher_is_better=row.better is not Better.LOWER
     )
-    return Evaluation(
+    return PairsEvaluation(
         paired=paired,
         main=main,
         others=other_effects,
@@ -443,7 +445,7 @@ def evaluate(
     )
 
 
-def missing_words(evaluation: Evaluation | None, elapsed_s: float, pair_s: float) -> str:
+def missing_words(evaluation: PairsEvaluation | None, elapsed_s: float, pair_s: float) -> str:
     """Return what would decide an experiment that ends undecided, to follow the reason; "" where nothing is known.
 
     Args:
@@ -464,12 +466,12 @@ def missing_words(evaluation: Evaluation | None, elapsed_s: float, pair_s: float
 _NOT_READ: Final = "a block holds no two readings of pg_stat_statements"
 
 
-def _unread(pair: Pair) -> bool:
+def _unread(pair: BlockPair) -> bool:
     return not all(block.statements for block in pair.blocks)
 
 
 def _statements(
-    pairs: Sequence[Pair], mix: FixedMix, main: FigureEffect, text: Callable[[str], str]
+    pairs: Sequence[BlockPair], mix: FixedMix, main: FigureEffect, text: Callable[[str], str]
 ) -> StatementComparison:
     """Return time per call of each statement, judged together."""
     sums = sums_of(pairs)
@@ -487,12 +489,12 @@ def _statements(
     return comparison_of(rows, sums, mix.weights, effect, main.verdict)
 
 
-def _statement_ratios(id: str, pairs: Sequence[Pair]) -> list[float]:
+def _statement_ratios(id: str, pairs: Sequence[BlockPair]) -> list[float]:
     measure = per_call(id)
     return ratios_of(lambda block: measure(block.statements), pairs)
 
 
-def _counted_pairs(pairs: Sequence[Pair]) -> tuple[tuple[Pair, ...], tuple[tuple[int, str], ...], bool]:
+def _counted_pairs(pairs: Sequence[BlockPair]) -> tuple[tuple[BlockPair, ...], tuple[tuple[int, str], ...], bool]:
     """Return the pairs that count, number and reason of the others, and whether a checkpoint's edge is no reason."""
     kept = sum(map(_at_an_edge, pairs[:_FIRST])) >= _FIRST // 2 and len(pairs) >= _FIRST
     counted, left_out = [], []
@@ -507,19 +509,19 @@ def _counted_pairs(pairs: Sequence[Pair]) -> tuple[tuple[Pair, ...], tuple[tuple
     return tuple(counted), tuple(left_out), kept
 
 
-def _at_an_edge(pair: Pair) -> bool:
+def _at_an_edge(pair: BlockPair) -> bool:
     """Return whether a checkpoint began or ended within one of the blocks, by chance."""
     a, b = pair.a.checkpoint, pair.b.checkpoint
     return not pair.a.whole_cycle and a is not None and b is not None and abs(a - b) > _CHECKPOINT
 
 
-def generator(blocks: Sequence[Block]) -> str:
+def generator(blocks: Sequence[ArmBlock]) -> str:
     """Return why the load is no objective: its generator was the limit in half of the blocks; "" where it is one."""
     bound_blocks = [block for block in blocks if block.generator]
     return bound_blocks[-1].generator if bound_blocks and 2 * len(bound_blocks) >= len(blocks) else ""
 
 
-def still_builds_up(pairs: Sequence[Pair]) -> bool:
+def still_builds_up(pairs: Sequence[BlockPair]) -> bool:
     """Return whether the effect grows within B's blocks of the pairs with the newest lengths; tested at few of them."""
     newest = [pair for pair in pairs if not pair.superseded and not pair.spoiled]
     halves = []

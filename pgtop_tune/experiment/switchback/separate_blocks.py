@@ -24,15 +24,15 @@ from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.ports import MachineControl, ParameterControl
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
-from pgtop_tune.experiment.switchback.arms import Arm, Arms, Pair, check_reaches
+from pgtop_tune.experiment.switchback.arms import Arm, Arms, BlockPair, check_reaches
 from pgtop_tune.experiment.switchback.block_frames import (
     BlockFrames,
     OpenBlock,
     OwnCycles,
     how_ended,
 )
-from pgtop_tune.experiment.switchback.evaluation import Evaluation
-from pgtop_tune.experiment.switchback.state import Ending, Over, Phase, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.evaluation import PairsEvaluation
+from pgtop_tune.experiment.switchback.state import Ending, Over, SwitchbackPhase, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.load import UNDER_WAY
@@ -213,7 +213,7 @@ class SeparateBlocks(Switchback):
     async def _warm_up(self) -> None:
         """Do nothing: each block has its own warm-up."""
 
-    def _fit_lengths(self, pairs: tuple[Pair, ...], evaluation: Evaluation) -> None:
+    def _fit_lengths(self, pairs: tuple[BlockPair, ...], evaluation: PairsEvaluation) -> None:
         """Keep the lengths: an effect that builds up more slowly is said at the end."""
 
     @property
@@ -222,7 +222,7 @@ class SeparateBlocks(Switchback):
         pairs = self.state.pairs
         return fmean(pair.seconds for pair in pairs) if pairs else self._separate.pair_s
 
-    async def _pair(self, number: int, order: tuple[Arm, Arm]) -> Pair:
+    async def _pair(self, number: int, order: tuple[Arm, Arm]) -> BlockPair:
         missing = FEWEST_PAIRS - len(self.state.pairs)
         if self.state.pairs and self.elapsed_s + missing * self._pair_s > self.plan.for_s:
             needed_s = _ROUND_S * (1 + (self.elapsed_s + missing * self._pair_s) // _ROUND_S)
@@ -233,7 +233,7 @@ class SeparateBlocks(Switchback):
     async def _block(self, arm: Arm) -> tuple[OpenBlock, str]:
         """Return prepares and measures one block; why it does not count, "" where it does."""
         began_s, lengths = self.elapsed_s, self._lengths
-        self._put(phase=Phase.PREPARING, arm=None)
+        self._put(phase=SwitchbackPhase.PREPARING, arm=None)
         await self._end_load()
         changed = await self._arms.to(arm, _PREPARED_S + lengths.settle_s + lengths.measured_s)
         if self._restart is not None:
@@ -241,11 +241,11 @@ class SeparateBlocks(Switchback):
                 await self._restart()
             await self._answers()
         await self._begin_load(arm)
-        self._put(phase=Phase.WARMING_UP, arm=arm, arm_since_s=self._frames.now_s)
+        self._put(phase=SwitchbackPhase.WARMING_UP, arm=arm, arm_since_s=self._frames.now_s)
         block = self._frames.open(arm, lengths.settle_s, lengths.measured_s)
         await self._wait(lambda: block.seconds > 0.0, lengths.settle_s + _LATE_S)
         settled_s = self.elapsed_s - began_s
-        self._put(phase=Phase.MEASURING)
+        self._put(phase=SwitchbackPhase.MEASURING)
         await self._wait(lambda: block.seconds >= lengths.measured_s - 0.5, lengths.measured_s + _LATE_S)
         if self._own_cycles is not None:
             block.whole_cycle = True

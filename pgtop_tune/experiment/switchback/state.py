@@ -18,8 +18,8 @@ from pgtop_tune.base.paths import NotOurs, experiments_dir, private, read_own, r
 from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
 from pgtop_tune.experiment.prediction import Prediction, Trial
-from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, Arm, Block, Lengths, Pair, Rival, lengths
-from pgtop_tune.experiment.switchback.evaluation import Evaluation
+from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, Arm, ArmBlock, BlockPair, Lengths, Rival, lengths
+from pgtop_tune.experiment.switchback.evaluation import PairsEvaluation
 from pgtop_tune.experiment.switchback.plans import PlanPair
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.percentiles import bucket_edges
@@ -27,7 +27,7 @@ from pgtop_tune.metrics.steady_state import FEWEST_S
 from pgtop_tune.model.run_json import plain
 
 
-class Phase(StrEnum):
+class SwitchbackPhase(StrEnum):
     """The step that is under way."""
 
     CHECKING = "checking the values"
@@ -143,15 +143,15 @@ class SwitchbackState(Struct, frozen=True):
         plans: Of statements under A and B, at the end; empty where none were asked for.
     """
 
-    phase: Phase = Phase.CHECKING
+    phase: SwitchbackPhase = SwitchbackPhase.CHECKING
     pair: int = 0
     arm: Arm | None = None
     arm_since_s: float = 0.0
     elapsed_s: float = 0.0
     remaining_s: float = 0.0
     lengths: Lengths = lengths()
-    pairs: tuple[Pair, ...] = ()
-    evaluation: Evaluation | None = None
+    pairs: tuple[BlockPair, ...] = ()
+    evaluation: PairsEvaluation | None = None
     ending: Ending = Ending.UNDER_WAY
     reason: str = ""
     notes: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ _OF_PARAMETERS: Final = frozenset({*ANSWERS, Ending.UNDECIDED, Ending.INTERRUPTE
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, Any]) -> dict[str, Any]:
+def switchback_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record: the result first, then the evaluation, then every block.
 
     Args:
@@ -221,7 +221,7 @@ def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, An
     }
 
 
-def block_json(block: Block) -> dict[str, Any]:
+def block_json(block: ArmBlock) -> dict[str, Any]:
     """Return a block with its raw figures."""
     record: dict[str, Any] = plain(block)
     record["mean_tps"] = round(block.mean_tps, 3)

@@ -25,14 +25,20 @@ from pgtop_tune.experiment.switchback.arms import (
     QUICK,
     QUICK_READINGS,
     Arm,
+    ArmBlock,
     Arms,
-    Block,
-    Pair,
+    BlockPair,
     longer,
     orders,
 )
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock, OwnCycles, WholeCycles
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate, missing_words, slower_calls, why_no_mix
+from pgtop_tune.experiment.switchback.evaluation import (
+    PairsEvaluation,
+    evaluate,
+    missing_words,
+    slower_calls,
+    why_no_mix,
+)
 from pgtop_tune.experiment.switchback.plans import StatementPlans, look_under_both
 from pgtop_tune.experiment.switchback.state import (
     ANSWERS,
@@ -41,7 +47,7 @@ from pgtop_tune.experiment.switchback.state import (
     ContinuousLoad,
     Ending,
     Over,
-    Phase,
+    SwitchbackPhase,
     SwitchbackPlan,
     SwitchbackState,
 )
@@ -69,7 +75,7 @@ _CLEAR: Final = 27.0
 so much that a third of them count."""
 
 
-def at_once(pairs: Sequence[Pair]) -> bool:
+def at_once(pairs: Sequence[BlockPair]) -> bool:
     """Return whether the changes of the arm show the whole effect after its settle time: `QUICK` blocks will do.
 
     The share of the step that the seconds behind it have made, over all changes by least squares through the origin,
@@ -84,7 +90,7 @@ def at_once(pairs: Sequence[Pair]) -> bool:
     return share_made >= _COVERED and share_made - _ONE_SIDED * error >= _SURELY
 
 
-class _Step(Struct, frozen=True):
+class _ArmChange(Struct, frozen=True):
     """A change of the arm, in transactions per second.
 
     Attributes:
@@ -100,14 +106,14 @@ class _Step(Struct, frozen=True):
     settled_variance: float
 
 
-def _steps(blocks: Sequence[Block]) -> Iterator[_Step]:
+def _steps(blocks: Sequence[ArmBlock]) -> Iterator[_ArmChange]:
     for before, after in pairwise(blocks):
         settling = after.settling[_LATER_S:]
         if before.arm is after.arm or len(settling) < _FEWEST or min(len(before.tps), len(after.tps)) < _FEWEST:
             continue
         level, of_level = fmean(before.tps), _variance(before.tps) / len(before.tps)
         spread = _variance(after.tps)
-        yield _Step(
+        yield _ArmChange(
             tps=fmean(after.tps) - level,
             variance=of_level + spread / len(after.tps),
             settled_tps=fmean(settling) - level,
@@ -168,7 +174,7 @@ class Harm(Struct, frozen=True):
         return f"stopped: {self.finding}{f'; {self.unattributable}' if self.unattributable else ''}"
 
 
-def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
+def harm(blocks: Sequence[ArmBlock], objective: str = TPS) -> Harm | None:
     """Return the harm for which the experiment stops; None where it may go on.
 
     Args:
@@ -190,7 +196,7 @@ def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
     return None
 
 
-def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
+def collapsed(blocks: Sequence[ArmBlock], objective: str = TPS) -> Harm | None:
     """Return the harm where B's last two blocks were below half of each of A's before and among them; else None.
 
     Args:
@@ -209,7 +215,7 @@ def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
     return Harm(share, f"B ran at {100.0 * share:.0f} % of A", _because(usual.blocks, last.blocks, share))
 
 
-def _because(usual: Sequence[Block], last: Sequence[Block], share: float) -> str:
+def _because(usual: Sequence[ArmBlock], last: Sequence[ArmBlock], share: float) -> str:
     """Return why B's share of A's figure is not attributable to the parameters; "" where it is."""
     sides = [block.surroundings for block in usual], [block.surroundings for block in last]
     return attribution(*sides, share - 1.0, share - 1.0)[0]
@@ -218,11 +224,11 @@ def _because(usual: Sequence[Block], last: Sequence[Block], share: float) -> str
 class _Of(Struct, frozen=True):
     """Blocks that have a figure, and its values."""
 
-    blocks: list[Block]
+    blocks: list[ArmBlock]
     values: list[float]
 
 
-def _last_and_usual(blocks: Sequence[Block], of: Callable[[Block], float | None]) -> tuple[_Of, _Of] | None:
+def _last_and_usual(blocks: Sequence[ArmBlock], of: Callable[[ArmBlock], float | None]) -> tuple[_Of, _Of] | None:
     """Return a figure of B's last two blocks, and of A's before and among them; None where there are too few.
 
     One of these blocks of A comes after the first of B's two: a load that slumps by itself slumps there, too. One that
@@ -238,7 +244,7 @@ def _last_and_usual(blocks: Sequence[Block], of: Callable[[Block], float | None]
     return (last, usual) if after and usual.values and len(last.values) == _IN_A_ROW else None
 
 
-def _with(of: Callable[[Block], float | None], blocks: Sequence[Block]) -> _Of:
+def _with(of: Callable[[ArmBlock], float | None], blocks: Sequence[ArmBlock]) -> _Of:
     measured = [(block, value) for block in blocks if (value := of(block)) is not None]
     return _Of([block for block, _ in measured], [value for _, value in measured])
 
@@ -297,8 +303,8 @@ class Switchback:
         self._cycles: Final = WholeCycles(frames, plan.rivals, own_cycles, self._wait) if plan.by_checkpoints else None
         self._began_s = time.monotonic()
         self._pair_since_s = 0.0
-        self._open: list[tuple[Pair, OpenBlock, OpenBlock]] = []
-        self._blocks: list[Block] = []
+        self._open: list[tuple[BlockPair, OpenBlock, OpenBlock]] = []
+        self._blocks: list[ArmBlock] = []
 
     async def run(self) -> SwitchbackState:
         """Run to the end, whatever that is; the state says which.
@@ -331,9 +337,9 @@ class Switchback:
         finally:
             if self.state.pairs:
                 self._put(evaluation=self._evaluated(self.state.pairs, final=True))
-            self._put(phase=Phase.PUTTING_BACK, arm=None)
+            self._put(phase=SwitchbackPhase.PUTTING_BACK, arm=None)
             await self._put_back(ending)
-            self._put(phase=Phase.OVER, ending=ending, reason=reason)
+            self._put(phase=SwitchbackPhase.OVER, ending=ending, reason=reason)
         return self.state
 
     async def _look_at_plans(self, ending: Ending) -> None:
@@ -344,7 +350,7 @@ class Switchback:
         if comparison is None:
             self._note("no plans: there are no counters of statements")
             return
-        self._put(phase=Phase.PLANNING, arm=None)
+        self._put(phase=SwitchbackPhase.PLANNING, arm=None)
         try:
             self._put(plans=await look_under_both(self._plans, self._arms, comparison, self._frames.statements))
         except PgtopError as problem:
@@ -388,7 +394,7 @@ class Switchback:
         """Wait until the load is steady."""
         if self.plan.steady:
             return
-        self._put(phase=Phase.WARMING_UP)
+        self._put(phase=SwitchbackPhase.WARMING_UP)
         frames, limit_s = self._frames, max(_STEADY_LEAST_S, self.plan.for_s * _STEADY_SHARE)
         if not await frames.until(lambda: len(frames.tps) > 0, _FIRST_SECOND_S):
             self._check_trouble()
@@ -430,7 +436,7 @@ class Switchback:
             self._objective = TPS
             self._note(f"tps decides: {reason}")
 
-    def _evaluated(self, pairs: Sequence[Pair], *, final: bool = False) -> Evaluation:
+    def _evaluated(self, pairs: Sequence[BlockPair], *, final: bool = False) -> PairsEvaluation:
         return evaluate(pairs, self._objective, final=final, text=self._frames.statements.text)
 
     def _predict(self) -> None:
@@ -443,7 +449,7 @@ class Switchback:
             self._put(prediction=prediction)
             self._note(f"prediction: {prediction_words(prediction)}")
 
-    async def _pair(self, number: int, order: tuple[Arm, Arm]) -> Pair:
+    async def _pair(self, number: int, order: tuple[Arm, Arm]) -> BlockPair:
         """Measure one pair."""
         if self.elapsed_s + self._pair_s > self.plan.for_s:
             self._end_undecided("the time is over")
@@ -456,7 +462,7 @@ class Switchback:
             if (damage := harm(self._blocks, self._objective)) is not None:
                 raise Over(Ending.NOT_ATTRIBUTABLE if damage.unattributable else Ending.COLLAPSED, damage.reason)
         (a, a_spoiled), (b, b_spoiled) = opened[Arm.A], opened[Arm.B]
-        pair = Pair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
+        pair = BlockPair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
         self._open.append((pair, a, b))
         return pair
 
@@ -467,11 +473,15 @@ class Switchback:
     async def _block(self, arm: Arm) -> tuple[OpenBlock, str]:
         """Measure one block; why it does not count, "" where it does."""
         changed = await self._arms.to(arm, self._lengths_s if self._cycles is None else self._cycles.longest_s)
-        self._put(phase=Phase.SETTLING if changed else Phase.MEASURING, arm=arm, arm_since_s=self._frames.now_s)
+        self._put(
+            phase=SwitchbackPhase.SETTLING if changed else SwitchbackPhase.MEASURING,
+            arm=arm,
+            arm_since_s=self._frames.now_s,
+        )
         if self._cycles is None:
             block = await self._of_lengths(arm, self._lengths.settle_s if changed else 0.0)
         else:
-            block = await self._cycles.block(arm, lambda: self._put(phase=Phase.MEASURING), changed=changed)
+            block = await self._cycles.block(arm, lambda: self._put(phase=SwitchbackPhase.MEASURING), changed=changed)
         self._frames.stop()
         spoiled = await self._arms.foreign_change()
         switched = frozenset(rival.name for rival in self.plan.rivals)
@@ -480,7 +490,7 @@ class Switchback:
     async def _of_lengths(self, arm: Arm, settle_s: float) -> OpenBlock:
         block = self._frames.open(arm, settle_s, self._lengths.measured_s)
         await self._wait(lambda: block.seconds > 0.0, self._lengths_s)
-        self._put(phase=Phase.MEASURING)
+        self._put(phase=SwitchbackPhase.MEASURING)
         await self._wait(lambda: block.seconds >= self._lengths.measured_s - 0.5, self._lengths_s)
         block.settled_s = settle_s
         return block
@@ -512,7 +522,7 @@ class Switchback:
         self._put(pairs=pairs, evaluation=evaluation)
         self._fit_lengths(pairs, evaluation)
 
-    def _fit_lengths(self, pairs: tuple[Pair, ...], evaluation: Evaluation) -> None:
+    def _fit_lengths(self, pairs: tuple[BlockPair, ...], evaluation: PairsEvaluation) -> None:
         """Make the next blocks longer or shorter, as the effect has shown."""
         if self._cycles is not None:
             return

@@ -17,10 +17,10 @@ from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
 from pgtop_tune.experiment.attribution import surroundings_rows
 from pgtop_tune.experiment.prediction import inside_bounds, prediction_words
-from pgtop_tune.experiment.switchback.arms import Arm, Pair, Rival
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, FigureEffect
+from pgtop_tune.experiment.switchback.arms import Arm, BlockPair, Rival
+from pgtop_tune.experiment.switchback.evaluation import FigureEffect, PairsEvaluation
 from pgtop_tune.experiment.switchback.plans import plan_remarks, plan_verdict
-from pgtop_tune.experiment.switchback.state import Ending, Phase, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import Ending, SwitchbackPhase, SwitchbackPlan, SwitchbackState
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
 
 # A switchback as screens show it: states of the engine made into `ExperimentState`.
@@ -76,7 +76,7 @@ class ShownStates:
         return True
 
     def _judged(self, state: SwitchbackState, shown_state: ExperimentState, *, has_ended: bool) -> ExperimentState:
-        result = text(self._plan, state)
+        result = result_text(self._plan, state)
         # The result names the prediction once there is something to hold it against.
         notes = [note for note in state.notes if note not in result and note.removeprefix(_PREDICTED) not in result]
         shown_state = replace(
@@ -106,7 +106,12 @@ def is_over(state: SwitchbackState) -> bool:
     return bool(state.reason) or state.ending is not Ending.UNDER_WAY
 
 
-_SAID: Final = (Phase.CHECKING, Phase.WARMING_UP, Phase.PLANNING, Phase.PUTTING_BACK)
+_SAID: Final = (
+    SwitchbackPhase.CHECKING,
+    SwitchbackPhase.WARMING_UP,
+    SwitchbackPhase.PLANNING,
+    SwitchbackPhase.PUTTING_BACK,
+)
 _TIMES: Final = 9.0
 """As a share: a larger effect is told as so many times."""
 
@@ -115,7 +120,7 @@ class Narrator:
     """Makes lines of states: each phase, block, pair and note once."""
 
     def __init__(self) -> None:
-        self._phase: Phase | None = None
+        self._phase: SwitchbackPhase | None = None
         self._block: tuple[int, object] = (0, None)
         self._pairs = self._notes = 0
 
@@ -132,7 +137,7 @@ class Narrator:
             yield f"{clock}  {state.phase}"
         self._phase = state.phase
         block = (state.pair, state.arm)
-        if state.phase is Phase.MEASURING and state.arm is not None and block != self._block:
+        if state.phase is SwitchbackPhase.MEASURING and state.arm is not None and block != self._block:
             self._block = block
             yield f"{clock}  pair {state.pair}, {state.arm}: measuring, {_clock(state.remaining_s)} remain"
 
@@ -141,7 +146,7 @@ def _clock(seconds: float) -> str:
     return units.clock(seconds).removeprefix("00:")
 
 
-def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
+def estimate(evaluation: PairsEvaluation, pairs: tuple[BlockPair, ...]) -> str:
     """Return the effect so far, with its interval and what is missing."""
     paired = evaluation.paired
     reason = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
@@ -152,7 +157,7 @@ def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
     return f"{left_out}{evaluation.main.title} {effect_words(paired)}, {_verdict(paired, pairs)}{unattributable}"
 
 
-def _verdict(paired: Paired, pairs: tuple[Pair, ...]) -> str:
+def _verdict(paired: Paired, pairs: tuple[BlockPair, ...]) -> str:
     if not paired.more_pairs:
         return paired.verdict.value
     more_s = paired.more_pairs * sum(pair.seconds for pair in pairs) / len(pairs)
@@ -179,7 +184,7 @@ def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     return f"{verdict_words}; {changed}" if changed else verdict_words
 
 
-def outcome(rivals: Sequence[Rival], evaluation: Evaluation | None, ending: Ending, reason: str) -> str:
+def outcome(rivals: Sequence[Rival], evaluation: PairsEvaluation | None, ending: Ending, reason: str) -> str:
     """Return a verdict with its effect in one line, or why there is none."""
     a, b = (", ".join(f"{rival.name}={rival.value(arm)}" for rival in rivals) for arm in Arm)
     names = f"B ({b}) against A ({a})"
@@ -226,7 +231,7 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
     return lines
 
 
-def of_evaluation(evaluation: Evaluation, ending: Ending, slow: str) -> list[str]:
+def of_evaluation(evaluation: PairsEvaluation, ending: Ending, slow: str) -> list[str]:
     """Return the remarks of pairs beside the verdict, of any experiment.
 
     Args:
@@ -255,7 +260,7 @@ def of_evaluation(evaluation: Evaluation, ending: Ending, slow: str) -> list[str
     ]
 
 
-def _table(evaluation: Evaluation) -> tables.Table:
+def _table(evaluation: PairsEvaluation) -> tables.Table:
     rows = [
         (
             effect.title,
@@ -271,7 +276,7 @@ def _table(evaluation: Evaluation) -> tables.Table:
     return tables.Table(_HEADS, tuple(rows))
 
 
-def _of_budget(evaluation: Evaluation) -> list[str]:
+def _of_budget(evaluation: PairsEvaluation) -> list[str]:
     return [_BUDGET] if any(effect.of_latency for effect in evaluation.others) else []
 
 
@@ -286,12 +291,12 @@ _BUDGET: Final = "budget: the change is in per cent of A's latency"
 _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
 
-def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
+def result_text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """Return the result with its figures."""
-    return as_text(headline(plan, state), state.evaluation, remarks(plan, state))
+    return evaluation_text(headline(plan, state), state.evaluation, remarks(plan, state))
 
 
-def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
+def evaluation_text(headline: str, evaluation: PairsEvaluation | None, remarks: Sequence[str]) -> str:
     """Return a result with its figures."""
     lines = [headline]
     if evaluation is not None and evaluation.paired.pairs:
@@ -308,12 +313,12 @@ def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]
     return "\n".join(lines)
 
 
-def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
+def result_markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
     """Return the result with its figures, for a document."""
-    return as_markdown(headline(plan, state), state.evaluation, remarks(plan, state))
+    return evaluation_markdown(headline(plan, state), state.evaluation, remarks(plan, state))
 
 
-def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
+def evaluation_markdown(headline: str, evaluation: PairsEvaluation | None, remarks: Sequence[str]) -> str:
     """Return a result with its figures, for a document; statements and endpoints in it are foreign."""
     lines = [f"**{tables.escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:

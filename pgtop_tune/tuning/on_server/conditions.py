@@ -19,7 +19,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.sides.material import Look, mean_ms, summed
 from pgtop_tune.compare.statement_rows import ENOUGH_CALLS
 from pgtop_tune.experiment.attribution import attribution
-from pgtop_tune.experiment.switchback.arms import QUICK, Arm, Block, Pair
+from pgtop_tune.experiment.switchback.arms import QUICK, Arm, ArmBlock, BlockPair
 from pgtop_tune.experiment.switchback.evaluation import FixedMix, fixed_mix
 from pgtop_tune.metrics import server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
@@ -74,7 +74,7 @@ def change_of(before: LoadShape, looks: Sequence[LoadShape]) -> str:
         return ""
     if all(not before.tps / TIMES <= shape.tps <= before.tps * TIMES for shape in newest):
         return rate_words(median(shape.tps for shape in newest), before.tps)
-    if all(moved(before.shares, shape.shares) > MOVED for shape in newest):
+    if all(share_moved(before.shares, shape.shares) > MOVED for shape in newest):
         label, share, was = largest_gain(before.shares, newest[-1].shares)
         return f"{label} is {100.0 * share:.0f} % of the sessions' time, {100.0 * was:.0f} % before"
     return ""
@@ -90,7 +90,7 @@ def rate_words(tps: float, before: float) -> str:
     return f"{tps:,.0f} transactions per second, {before:,.0f} before"
 
 
-def moved(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+def share_moved(first: Mapping[str, float], second: Mapping[str, float]) -> float:
     """Return half of the sum of all differences: what has gone from some shares to others."""
     names = {*first, *second}
     return sum(abs(first.get(name, 0.0) - second.get(name, 0.0)) for name in names) / 2.0
@@ -118,9 +118,9 @@ _STATEMENTS: Final = 100
 _TEXT: Final = 60
 Setting: TypeAlias = tuple[Point, bool, bool]
 """A point, whether its blocks have a load of their own each, and whether behind a restart: not as fast then."""
-Blocks: TypeAlias = Sequence[Block]
+Blocks: TypeAlias = Sequence[ArmBlock]
 Earlier: TypeAlias = Mapping[Setting, Blocks]
-Newest: TypeAlias = Sequence[tuple[Setting, Block]]
+Newest: TypeAlias = Sequence[tuple[Setting, ArmBlock]]
 """In the order of time."""
 Texts: TypeAlias = Callable[[str], str]
 """Of a statement by its id; "" where it is not known."""
@@ -142,7 +142,7 @@ class Change(Struct, frozen=True):
     stopped: bool = False
 
 
-class Conditions:
+class SearchConditions:
     """The conditions of a search so far.
 
     Args:
@@ -155,10 +155,10 @@ class Conditions:
 
     def __init__(self, *, loaded: bool) -> None:
         self._loaded: Final = loaded
-        self._known: dict[Setting, tuple[Block, ...]] = {}
+        self._known: dict[Setting, tuple[ArmBlock, ...]] = {}
         self.mix: FixedMix | None = None
 
-    def take(self, evaluation: Evaluation, pairs: Sequence[Pair], text: Texts = lambda id: "") -> Change | None:
+    def take(self, evaluation: Evaluation, pairs: Sequence[BlockPair], text: Texts = lambda id: "") -> Change | None:
         """Return the change since the evaluations before, or within this one, with which the next are compared."""
         blocks = [
             (
@@ -185,7 +185,7 @@ class Conditions:
                 self._known[setting] = newest
         return new_conditions
 
-    def mix_of(self, pairs: Sequence[Pair]) -> FixedMix:
+    def mix_of(self, pairs: Sequence[BlockPair]) -> FixedMix:
         """Return the mix that decides; one that says why it cannot is that of these pairs alone."""
         if self.mix is not None:
             return self.mix
@@ -238,7 +238,7 @@ def _sides(before: Earlier, blocks: Newest, index: int) -> Iterator[tuple[Blocks
             yield older, newer
 
 
-def _tps(block: Block) -> float:
+def _tps(block: ArmBlock) -> float:
     return block.mean_tps
 
 
@@ -262,7 +262,7 @@ def _rate(older: Blocks, newer: Blocks, text: Texts) -> str:
 
 
 def _clients(older: Blocks, newer: Blocks, text: Texts) -> str:
-    def connected(block: Block) -> float:
+    def connected(block: ArmBlock) -> float:
         return block.clients or 0.0
 
     if not _beyond(older, newer, connected):
@@ -283,8 +283,8 @@ def _mix(older: Blocks, newer: Blocks, text: Texts) -> str:
     before, now = ([_shares(block.statements, cost, ids) for block in side] for side in (older, newer))
     if not all((*before, *now)):
         return ""
-    usual = min(before, key=lambda one: sum(moved(one, another) for another in before))
-    if min(moved(usual, shares) for shares in now) <= MOVED:
+    usual = min(before, key=lambda one: sum(share_moved(one, another) for another in before))
+    if min(share_moved(usual, shares) for shares in now) <= MOVED:
         return ""
     name, share, was = largest_gain(usual, _shares(summed(block.statements for block in newer), cost, ids))
     statement = one_line(text(name), _TEXT) or "one statement"
@@ -308,7 +308,7 @@ def _others(older: Blocks, newer: Blocks, text: Texts) -> str:
     return f"{because.partition(':')[0]}; {rate_words(now, before)}" if because else ""
 
 
-def _beyond(older: Blocks, newer: Blocks, of: Callable[[Block], float]) -> float:
+def _beyond(older: Blocks, newer: Blocks, of: Callable[[ArmBlock], float]) -> float:
     """Return how many times the usual figure the newer blocks have, where all are beyond it; 0 where one is not."""
     usual = _usual(older, of)
     if usual <= 0.0:
@@ -317,5 +317,5 @@ def _beyond(older: Blocks, newer: Blocks, of: Callable[[Block], float]) -> float
     return median(times) if min(times) >= TIMES or max(times) <= 1.0 / TIMES else 0.0
 
 
-def _usual(blocks: Blocks, of: Callable[[Block], float]) -> float:
+def _usual(blocks: Blocks, of: Callable[[ArmBlock], float]) -> float:
     return median(of(block) for block in blocks)

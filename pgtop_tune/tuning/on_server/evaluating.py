@@ -24,16 +24,16 @@ from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.experiment.configurations import StandingValues
 from pgtop_tune.experiment.plan.run import Stopped
-from pgtop_tune.experiment.switchback.arms import Arms, Block, Lengths, Pair, Rival, as_shown, live_values
+from pgtop_tune.experiment.switchback.arms import ArmBlock, Arms, BlockPair, Lengths, Rival, as_shown, kernel_values
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OwnCycles
 from pgtop_tune.experiment.switchback.evaluation import AT_COMMIT, ratios_of
 from pgtop_tune.experiment.switchback.state import ContinuousLoad, Ending, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.runtime.ports import Step
-from pgtop_tune.tuning.on_server.conditions import Change, Conditions
+from pgtop_tune.tuning.on_server.conditions import Change, SearchConditions
 from pgtop_tune.tuning.on_server.objective import FIGURES, Objective
 from pgtop_tune.tuning.plan import Space
-from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
+from pgtop_tune.tuning.search import Evaluation, Outcome, SearchPhase
 
 # What evaluations are made with: the load that runs on between them, blocks for the one under way, and the doors to
 # server and machine.
@@ -112,7 +112,7 @@ class SeparateWanted(Struct, frozen=True, kw_only=True):
     restart: bool
 
 
-class OwnBlocks(Protocol):
+class SeparateExperiments(Protocol):
     """Blocks with a load of their own, for values that cannot be switched within one run of the load."""
 
     @property
@@ -146,7 +146,7 @@ class EvaluatingParts(Struct, frozen=True, kw_only=True):
     control: ChangeControl
     load: HeldLoad
     blocks: CurrentBlocks
-    own_blocks: OwnBlocks | None
+    own_blocks: SeparateExperiments | None
     machine: MachineControl | None
     seen: Seen
     before_set: Callable[[str], None]
@@ -201,7 +201,7 @@ class Attempts:
                 self._told(f"evaluation {evaluation.number} has no outcome: {reason}")
                 if disturbed.gone:
                     await self._until_back()
-        if evaluation.phase is Phase.NOISE:
+        if evaluation.phase is SearchPhase.NOISE:
             raise Stopped(f"the load cannot be measured: {reason}", "`pgtop-tune experiment noise` shows how it runs")
         return Outcome(effect=None, stopped=f"no outcome in {_ATTEMPTS} attempts: {reason}")
 
@@ -297,7 +297,7 @@ class Evaluator:
         self._lengths: Final = lengths
         self._longest_s: Final = longest_s
         self._standing: Final = StandingValues(parts.control, parts.before_set, "tune:", parts.machine, self._settings)
-        self._conditions: Final = Conditions(loaded=parts.blocks.frames.loaded)
+        self._conditions: Final = SearchConditions(loaded=parts.blocks.frames.loaded)
         self._steady = False
 
     async def measure(self, evaluation: Evaluation, seed: int) -> Outcome:
@@ -360,7 +360,7 @@ class Evaluator:
             or parameters[name].shown != as_shown(parameters[name], standing.get(name, self._start[name]))
         ]
         if self._parts.machine is not None and (settings := self._settings.intersection(values)):
-            live = await live_values(self._parts.machine, settings)
+            live = await kernel_values(self._parts.machine, settings)
             changed += [name for name in sorted(settings) if live[name] != standing.get(name, self._start[name])]
         if changed:
             raise KnobsChanged(changed)
@@ -444,7 +444,7 @@ class Evaluator:
             against_figures=_means([pair.a for pair in pairs]),
         )
 
-    def _of_same_mix(self, pairs: Sequence[Pair], names: Sequence[str]) -> list[float]:
+    def _of_same_mix(self, pairs: Sequence[BlockPair], names: Sequence[str]) -> list[float]:
         """Return ratios of a fixed mix of statements, or of TPS where the mix does not show the effect of the knobs."""
         mix = self._conditions.mix_of(pairs)
         if mix.problem or not AT_COMMIT.isdisjoint(names):
@@ -456,19 +456,19 @@ class Evaluator:
         await self._parts.load.end()
 
 
-def _of_blocks(pairs: Sequence[Pair], objective: Objective) -> list[float]:
+def _of_blocks(pairs: Sequence[BlockPair], objective: Objective) -> list[float]:
     ratios = (objective.log_ratio(pair.b, pair.a) for pair in pairs)
     return [ratio for ratio in ratios if ratio is not None]
 
 
-def _counted(state: SwitchbackState) -> list[Pair]:
+def _counted(state: SwitchbackState) -> list[BlockPair]:
     if state.evaluation is None:
         return []
     numbers = frozenset(state.evaluation.counted)
     return [pair for pair in state.pairs if pair.number in numbers]
 
 
-def _means(blocks: Sequence[Block]) -> dict[str, float]:
+def _means(blocks: Sequence[ArmBlock]) -> dict[str, float]:
     """Return the mean of each figure, and of each class of waits in milliseconds of a transaction."""
     means = {figure.name: mean for figure in FIGURES if (mean := known_mean(map(figure.of, blocks))) is not None}
     classes = dict.fromkeys(name for block in blocks for name in block.waits)

@@ -15,7 +15,7 @@ from pgtop_tune.base.paths import experiments_dir
 from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, experiments, first, read_entries
 from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.plan import TuningPlan
-from pgtop_tune.tuning.protocol import Event, Result, Tuning
+from pgtop_tune.tuning.protocol import Event, SearchResult, Tuning
 
 KIND: Final = "tuning"
 NAME: Final = "tune"
@@ -70,7 +70,7 @@ class KeptTuning(Struct, frozen=True, kw_only=True):
     left_out: tuple[tuple[str, str], ...]
     events: tuple[Event, ...]
     ended: str = ""
-    result: Result | None = None
+    result: SearchResult | None = None
     applied: bool = False
     workers: tuple[str, ...] = ()
 
@@ -103,7 +103,7 @@ def write_event(log: ExperimentLog, event: Event) -> None:
     log.write("event", event=to_builtins(event))
 
 
-def write_result(log: ExperimentLog, result: Result) -> None:
+def write_result(log: ExperimentLog, result: SearchResult) -> None:
     """Write how the search has ended. Raises as `ExperimentLog.write`."""
     log.write("result", result=to_builtins(result))
     log.write("ended", why=COMPLETE)
@@ -127,7 +127,7 @@ def kept_tuning(directory: Path) -> KeptTuning:
 
 def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
     head, ended, applied = lines[0], "", False
-    result: Result | None = None
+    result: SearchResult | None = None
     events: list[Event] = []
     for line in lines[1:]:
         match line.get("kind"):
@@ -138,7 +138,7 @@ def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
             case "ended":
                 ended = str(line.get("why"))
             case "result":
-                result = convert(line.get("result"), Result)
+                result = convert(line.get("result"), SearchResult)
             case "applied":
                 applied = True
     return KeptTuning(

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.experiment.switchback.arms import Block
+from pgtop_tune.experiment.switchback.arms import ArmBlock
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.tuning.plan import Constraint
 
@@ -38,7 +38,7 @@ class BlockFigure(Struct, frozen=True):
     unit: str
     units: Mapping[str, float]
     higher: bool
-    of: Callable[[Block], float | None]
+    of: Callable[[ArmBlock], float | None]
     of_rate: bool = False
 
 
@@ -75,14 +75,14 @@ class Objective(Struct, frozen=True):
     words: str
     rate: float | None
     higher: bool
-    value: Callable[[Block], float | None]
+    value: Callable[[ArmBlock], float | None]
 
     @property
     def bounded(self) -> bool:
         """Return whether the waits of a transaction bound it: throughput of clients that wait for nothing else."""
         return self.rate is None and self.value is BY_NAME["tps"].of
 
-    def log_ratio(self, candidate: Block, against: Block) -> float | None:
+    def log_ratio(self, candidate: ArmBlock, against: ArmBlock) -> float | None:
         """Return ln(candidate / against), above 0 where the candidate is better; None without two figures above 0."""
         one, reference = self.value(candidate), self.value(against)
         if one is None or reference is None or not (0.0 < one < math.inf and 0.0 < reference < math.inf):
@@ -190,7 +190,7 @@ def _arithmetic(typed: str, rate: float | None) -> Objective:
     _check_not_held(names, rate)
     _check_direction(tree, names, typed, lower=lower)
 
-    def value(block: Block) -> float | None:
+    def value(block: ArmBlock) -> float | None:
         figures = {name: _figure(name).of(block) for name in names}
         known_figures = {name: figure for name, figure in figures.items() if figure is not None}
         return _value_or_none(tree, known_figures) if len(known_figures) == len(figures) else None

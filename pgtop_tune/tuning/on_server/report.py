@@ -23,9 +23,9 @@ from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
 from pgtop_tune.tuning.on_server.evaluating import WAIT
 from pgtop_tune.tuning.on_server.journal import KeptTuning
 from pgtop_tune.tuning.on_server.objective import FIGURES
-from pgtop_tune.tuning.protocol import Ending, Progress, Result, Tuning
+from pgtop_tune.tuning.protocol import SearchEnding, SearchProgress, SearchResult, Tuning
 from pgtop_tune.tuning.racing import Confirmed, Examined, Fate
-from pgtop_tune.tuning.search import Evaluation, Finish, Outcome, Phase, Raced, Tried
+from pgtop_tune.tuning.search import Evaluation, Finish, Outcome, Raced, SearchPhase, Tried
 
 # A search in words: lines while it runs, the result, and the script that makes it permanent. Pure.
 
@@ -49,7 +49,7 @@ def evaluation_line(evaluation: Evaluation) -> str:
     """Return the line before an evaluation: "17. screen, row 3 of 12: work_mem 4MB→1MB"."""
     # A reason that names its phase, or says the change itself, is not said twice.
     reason = evaluation.why.removeprefix(f"{evaluation.phase}, ")
-    parts = [f"{evaluation.phase}{'' if evaluation.phase is Phase.SEARCH else f', {reason}'}"]
+    parts = [f"{evaluation.phase}{'' if evaluation.phase is SearchPhase.SEARCH else f', {reason}'}"]
     if evaluation.candidate != evaluation.against:
         parts.append(changes_words(evaluation.values, evaluation.against_values))
     return one_line(f"{evaluation.number}. {': '.join(parts)}", 300)
@@ -64,21 +64,21 @@ def outcome_line(evaluation: Evaluation, outcome: Outcome) -> str:
     return f"   {evaluation.number}: {percent(outcome.effect)}{spread}{took}"
 
 
-def progress_line(progress: Progress) -> str:
+def progress_line(progress: SearchProgress) -> str:
     """Return how far the search is; costs are seconds."""
     best = ", ".join(f"{name}={value}" for name, value in progress.values.items()) or "the start"
     left_s = max(progress.budget - progress.spent, 0.0)
     return f"{counted(progress.evaluations, 'evaluation')}, {duration(left_s)} left at most; best so far: {best}"
 
 
-def result_lines(result: Result, objective: str) -> Iterator[str]:
+def result_lines(result: SearchResult, objective: str) -> Iterator[str]:
     """Yield the result as text: what it is first, then what it stands on."""
     yield f"{result.ending}: {result.why}"
     if result.confirmed is not None:
         yield f"{objective}: {interval_words(result.confirmed)}"
     for name, value in result.values.items():
         yield f"  {name} = {value}  (was {result.start[name]})"
-    if result.ending is Ending.REFUSED and result.needed is not None:
+    if result.ending is SearchEnding.REFUSED and result.needed is not None:
         enough = "would do" if result.tried else "at least; how evaluations differ is not known yet"
         minutes = math.ceil(result.needed / 60.0)
         budget = f"{minutes}m" if minutes < 120 else f"{math.ceil(minutes / 60.0)}h"
@@ -102,7 +102,7 @@ def result_lines(result: Result, objective: str) -> Iterator[str]:
     yield f"{evaluations} in {duration(result.spent)}{spread}{f'; {score}' if score else ''}"
 
 
-def next_line(identity: str, result: Result) -> str:
+def next_line(identity: str, result: SearchResult) -> str:
     """Return the command that shows a result or makes it permanent."""
     applied = ", `--apply` makes it permanent" if result.values else ""
     return f"`pgtop-tune tune --show {identity} -o tune.html` writes the report{applied}"
@@ -140,7 +140,9 @@ def waits_of(confirmed: Confirmed) -> list[tuple[str, float, float]]:
     return sorted(kept, key=lambda row: -abs(row[2] - row[1]))
 
 
-def status_lines(kept: KeptTuning, progress: Progress | None, result: Result | None, *, runs: bool) -> Iterator[str]:
+def status_lines(
+    kept: KeptTuning, progress: SearchProgress | None, result: SearchResult | None, *, runs: bool
+) -> Iterator[str]:
     """Yield how far a search of a journal is."""
     load = f"{kept.request.profile} -c {kept.request.clients}" if kept.request.profile else "the load of the server"
     yield f"{kept.id}: {kept.request.objective or SAME_MIX_WORDS} of {load}"
@@ -209,7 +211,7 @@ def shown_tuning(kept: KeptTuning, tuning: Tuning, elapsed_s: float, *, under_wa
     """Return the state of a search: phase, evaluations, time, and the newest of them."""
     progress, now = tuning.progress(), tuning.next()
     objective = kept.request.objective or SAME_MIX_WORDS
-    result, next_evaluation = (now, None) if isinstance(now, Result) else (None, now)
+    result, next_evaluation = (now, None) if isinstance(now, SearchResult) else (None, now)
     if result is not None:
         lines = [*result_lines(result, objective)]
     else:
@@ -254,7 +256,7 @@ def arm_values(evaluation: Evaluation) -> tuple[ArmValues, ...]:
 _LONGEST: Final = 200
 
 
-def tuning_chapters(kept: KeptTuning, result: Result, script: Sequence[str]) -> tuple[Chapter, ...]:
+def tuning_chapters(kept: KeptTuning, result: SearchResult, script: Sequence[str]) -> tuple[Chapter, ...]:
     """Return the report, for Markdown and HTML."""
     objective = kept.request.objective or SAME_MIX_WORDS
     chapters = (
@@ -268,13 +270,13 @@ def tuning_chapters(kept: KeptTuning, result: Result, script: Sequence[str]) -> 
     return tuple(chapter for chapter in chapters if chapter.parts)
 
 
-def _head(kept: KeptTuning, result: Result, objective: str) -> Iterator[str]:
+def _head(kept: KeptTuning, result: SearchResult, objective: str) -> Iterator[str]:
     plan = kept.plan
     yield f"begun {moment(kept.began_ms)}, seed {plan.seed}, engine {plan.engine}, budget {duration(plan.budget)}"
     yield from (one_line(line, 300) for line in result_lines(result, objective))
 
 
-def _before_and_after(result: Result) -> Iterator[Sheet]:
+def _before_and_after(result: SearchResult) -> Iterator[Sheet]:
     if result.confirmed is None:
         return
     yield Sheet("Figures of the confirmation", tuple(figure_lines(result.confirmed)))
@@ -284,7 +286,7 @@ def _before_and_after(result: Result) -> Iterator[Sheet]:
         yield Sheet("Waits", table=Table(heads, rows, frozenset({1, 2})))
 
 
-def _path(result: Result) -> Iterator[Sheet | Picture]:
+def _path(result: SearchResult) -> Iterator[Sheet | Picture]:
     standing = 0.0
     points, best = [], [(0.0, 1.0)]
     marks: list[Mark] = []
@@ -296,10 +298,10 @@ def _path(result: Result) -> Iterator[Sheet | Picture]:
             phase = tried.evaluation.phase
             marks.append(Mark(number, 0, str(phase)))
         if tried.outcome.effect is not None:
-            base = standing if phase in (Phase.SEARCH, Phase.ABLATION) else 0.0
+            base = standing if phase in (SearchPhase.SEARCH, SearchPhase.ABLATION) else 0.0
             points.append((number, math.exp(base + tried.outcome.effect)))
         raced = accepted.get(tried.evaluation.number)
-        if raced is not None and phase is Phase.SEARCH:
+        if raced is not None and phase is SearchPhase.SEARCH:
             standing += raced.effect or 0.0
         best.append((number, math.exp(standing)))
     lines = (ChartLine("evaluations", tuple(points)), ChartLine("best so far, the search's own figure", tuple(best)))
@@ -313,7 +315,7 @@ def _path(result: Result) -> Iterator[Sheet | Picture]:
     )
     if drawn := line_chart(chart):
         yield Picture("Objective, per cent of the start's", drawn, tuple(line.name for line in lines))
-    if races := [raced for raced in result.races if raced.phase is Phase.SEARCH]:
+    if races := [raced for raced in result.races if raced.phase is SearchPhase.SEARCH]:
         notes = ("These figures chose the winner, and are too high: only the confirmation is a result.",)
         yield Sheet("Steps", table=_races(races, result.tried), notes=notes)
 
@@ -330,7 +332,7 @@ def _races(races: Sequence[Raced], tried: Sequence[Tried]) -> Table:
     return Table(("step", "effect", "evaluations", "outcome"), tuple(rows), frozenset({1, 2}))
 
 
-def _knobs(kept: KeptTuning, result: Result) -> Iterator[Sheet]:
+def _knobs(kept: KeptTuning, result: SearchResult) -> Iterator[Sheet]:
     if result.examined and result.values:
         yield Sheet("Changed", tuple(one_line(examined_words(examined), 300) for examined in result.examined))
     rows = tuple(

@@ -22,8 +22,8 @@ from pgtop_tune.tuning.on_server.evaluating import Attempts, ConditionsChanged, 
 from pgtop_tune.tuning.on_server.journal import write_event
 from pgtop_tune.tuning.on_server.report import evaluation_line, outcome_line
 from pgtop_tune.tuning.plan import Point, TuningPlan
-from pgtop_tune.tuning.protocol import Event, NewConditions, Released, Result, Tuning
-from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
+from pgtop_tune.tuning.protocol import Event, NewConditions, Released, SearchResult, Tuning
+from pgtop_tune.tuning.search import Evaluation, Outcome, SearchPhase
 
 # Runs a search on several servers: evaluations that do not depend on each other at the same time.
 #
@@ -32,7 +32,7 @@ from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
 # arms
 # of an evaluation run on one server, so how fast the servers are is in no effect.
 
-_Question: TypeAlias = tuple[Phase, Point, Point]
+_Question: TypeAlias = tuple[SearchPhase, Point, Point]
 """Phase and points: an evaluation of the confirmation never asks the same as one of the search."""
 
 
@@ -89,7 +89,7 @@ class TuningOnServers:
         self._waiting: Final[dict[str, asyncio.Task[bool]]] = {}
         self._told_s = time.monotonic()
 
-    async def run(self) -> Result:
+    async def run(self) -> SearchResult:
         """Run to the result; units under way put everything back before this returns, or raises.
 
         Raises:
@@ -98,7 +98,7 @@ class TuningOnServers:
             asyncio.CancelledError: It was stopped; evaluations under way are lost.
         """
         try:
-            while not isinstance(evaluation := self._tuning.next(), Result):
+            while not isinstance(evaluation := self._tuning.next(), SearchResult):
                 check_stop_file(self._parts.stop_file)
                 if self._failures():
                     continue
@@ -176,7 +176,7 @@ class TuningOnServers:
         unused = list(self._flights)
         for _ in range(most):
             evaluation = copy.next()
-            if isinstance(evaluation, Result):
+            if isinstance(evaluation, SearchResult):
                 return
             flight = next((candidate for candidate in unused if candidate.question == _question_of(evaluation)), None)
             if flight is None:
@@ -271,7 +271,7 @@ class TuningRun:
         self._begun: Final = len(tuning.events)
         self._attempts: Final = Attempts(evaluator, parts.answers, parts.tell)
 
-    async def run(self) -> Result:
+    async def run(self) -> SearchResult:
         """Run to the result; everything is put back before this returns, or raises.
 
         Raises:
@@ -282,7 +282,7 @@ class TuningRun:
         """
         reason = "the search stopped"
         try:
-            while not isinstance(evaluation := self._tuning.next(), Result):
+            while not isinstance(evaluation := self._tuning.next(), SearchResult):
                 await self._check_limits()
                 await self._step(evaluation)
             reason = "the search has ended"

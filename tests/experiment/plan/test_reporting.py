@@ -11,7 +11,7 @@ from pgtop_tune.experiment.attribution import Surroundings
 from pgtop_tune.experiment.plan.judging import judgements
 from pgtop_tune.experiment.plan.model import BoundPlan
 from pgtop_tune.experiment.plan.report import chapters, plan_lines, status_lines
-from pgtop_tune.experiment.plan.results import CellResult, MadeData, Outcome
+from pgtop_tune.experiment.plan.results import CellResult, ExperimentOutcome, MadeData
 from pgtop_tune.experiment.plan.run import changes_between
 from tests.support.plans import bound_text, outcome
 
@@ -20,7 +20,7 @@ TWO = f'{DEFAULT}[[configuration]]\nname = "tuned"\n[configuration.parameters]\n
 P1 = f'time = "60s"\nrepeats = 2\nprofiles = ["tpcb-like", "select-only"]\n{TWO}'
 
 
-def measured(plan: BoundPlan, tps: dict[tuple[str, str], float]) -> Outcome:
+def measured(plan: BoundPlan, tps: dict[tuple[str, str], float]) -> ExperimentOutcome:
     return outcome(plan, {cell.number: tps[cell.arm, cell.profile] + cell.repeat for cell in plan.cells})
 
 
@@ -30,7 +30,7 @@ TPS = {
 }  # fmt: skip
 
 
-def markdown(found: Outcome) -> str:
+def markdown(found: ExperimentOutcome) -> str:
     return report_markdown("t", chapters(found))
 
 
@@ -42,7 +42,7 @@ def test_a_loss_is_told_as_loudly_as_a_gain() -> None:
         assert "tuned: select-only, 1 clients, scale 1, the server got slower by 30 % (worse)" in told
 
 
-def slower_tail(found: Outcome, arm: str, factor: float) -> Outcome:
+def slower_tail(found: ExperimentOutcome, arm: str, factor: float) -> ExperimentOutcome:
     """The same with a p99 of 5 ms that is longer in one arm."""
     arms = {cell.number: cell.arm for cell in found.plan.cells}
     results = {
@@ -66,7 +66,7 @@ def test_a_gain_that_is_a_loss_in_the_tail_is_told_as_the_trade_it_is() -> None:
     assert "| tuned | tpcb-like, 1 clients, scale 1, the server | latency p50 |" in told
 
 
-def busy(found: Outcome, arm: str, foreign: float) -> Outcome:
+def busy(found: ExperimentOutcome, arm: str, foreign: float) -> ExperimentOutcome:
     """The same with other programs beside one arm."""
     arms = {cell.number: cell.arm for cell in found.plan.cells}
     results = {

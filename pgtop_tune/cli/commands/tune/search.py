@@ -55,7 +55,7 @@ from pgtop_tune.tuning.on_server.journal import (
 )
 from pgtop_tune.tuning.on_server.report import SAME_MIX_WORDS, ShownTuning, next_line, result_lines
 from pgtop_tune.tuning.on_server.run import RunParts, ServersParts, TuningOnServers, TuningRun
-from pgtop_tune.tuning.protocol import Ending, Result
+from pgtop_tune.tuning.protocol import SearchEnding, SearchResult
 from pgtop_tune.tuning.search import Evaluation, Outcome
 
 # `tune --workers`: a search on several servers alike, one worker beside each.
@@ -139,7 +139,7 @@ async def _searched(
     parts = ServersParts(measure=measure, servers=workers.servers, stop_file=stop_file, tell=tell)
     run = TuningOnServers(replayed(kept), kept.plan, kept.guards.allowed, log, servers, parts)
     try:
-        result: Result = await run.run()
+        result: SearchResult = await run.run()
     except (PgtopError, asyncio.CancelledError) as problem:
         log.write("ended", why=unfinished(problem))
         tell(f"stopped; `pgtop-tune tune --resume {kept.id} --workers ADDRESS` continues")
@@ -148,7 +148,7 @@ async def _searched(
     for line in result_lines(result, kept.request.objective or SAME_MIX_WORDS):
         say(line)
     tell(next_line(kept.id, result))
-    return ExitCode.CANNOT_TELL if result.ending is Ending.REFUSED else ExitCode.OK
+    return ExitCode.CANNOT_TELL if result.ending is SearchEnding.REFUSED else ExitCode.OK
 
 
 def _outcome(data: bytes, server: str) -> Outcome:
@@ -310,7 +310,7 @@ async def _run(
     request: TuneRequest,
 ) -> tuple[int, Path | None]:
     live = session.live
-    done: list[tuple[Path, Result]] = []
+    done: list[tuple[Path, SearchResult]] = []
     begun: list[Path] = []
 
     async def work() -> None:
@@ -346,10 +346,10 @@ async def _run(
         code = ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
         return code, begun[-1] if begun else None
     directory, result = done[-1]
-    return ExitCode.CANNOT_TELL if result.ending is Ending.REFUSED else ExitCode.OK, directory
+    return ExitCode.CANNOT_TELL if result.ending is SearchEnding.REFUSED else ExitCode.OK, directory
 
 
-def _say(session: TuningSession, directory: Path, result: Result) -> None:
+def _say(session: TuningSession, directory: Path, result: SearchResult) -> None:
     for line in result_lines(result, SAME_MIX_WORDS if session.objective is None else session.objective.words):
         say(line)
     tell(next_line(directory.name, result))
@@ -389,7 +389,7 @@ async def _search(
     log: ExperimentLog,
     kept: KeptTuning,
     request: TuneRequest,
-) -> Result:
+) -> SearchResult:
     if kept.events:
         log.write("resumed")
     tuning = replayed(kept)

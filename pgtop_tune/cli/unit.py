@@ -102,7 +102,7 @@ def evaluate(request: Mapping[str, Any]) -> dict[str, Any]:
             asked.block_s,
             yes=True,
             before_set=lambda set_id: tell(f"set {set_id}"),
-            seen=lambda state: announcement.tick(),
+            take_state=lambda state: announcement.tick(),
         ) as evaluator:
             session.live.engine.attach(announcement)
             announcement.begin()

@@ -6,7 +6,7 @@ import asyncio
 import math
 import resource
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from datetime import datetime
 from typing import Final, Protocol
@@ -24,7 +24,7 @@ from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.bench.scripts import reads_scale
 from pgtop_tune.experiment.path import LoadTarget, limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
-from pgtop_tune.experiment.server_times import CounterReading, ServerClock
+from pgtop_tune.experiment.server_times import CounterReading, OpenSqlSession, ServerClock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.run_evidence import evidence_of
@@ -99,7 +99,7 @@ _STARTED: Final = "SELECT extract(epoch FROM pg_postmaster_start_time())::float8
 
 
 @decodes
-async def until_frames_show_it(open_sql_session: Callable[[], Awaitable[SqlSession]], keeper: FrameKeeper) -> None:
+async def until_frames_show_it(open_sql_session: OpenSqlSession, keeper: FrameKeeper) -> None:
     """Wait for a frame of the server that answers now.
 
     Raises:
@@ -200,8 +200,6 @@ _SILENCE_S: Final = 10.0
 _COUNTED: Final = ("processed", "failed", "serialization_failures", "deadlock_failures", "skipped")
 """Fields of pgbench's report that the facts of a run have as well."""
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
-
-OpenSqlSession = Callable[[], Awaitable[SqlSession]]
 
 
 class UnderWay(Struct, frozen=True):

@@ -32,9 +32,10 @@ from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, OpenSqlSession, RunCell
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.series import Series, Steps, cells, curves, parse_steps
+from pgtop_tune.experiment.server_times import OpenSqlSession
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.runtime.load_control import (
@@ -161,7 +162,7 @@ class DataSetService:
     def __init__(
         self,
         endpoint: Callable[[], LoadEndpoint],
-        open_sql_session: Callable[[], Awaitable[SqlSession]],
+        open_sql_session: OpenSqlSession,
         free_bytes: FreeBytes,
         pgbench: Path | None,
     ) -> None:

@@ -104,14 +104,12 @@ class PathLimit(Struct, frozen=True):
         refuses: Whether the run is not begun.
         reason: One sentence with the numbers.
         advice: What to do.
-        numbers: (name, value) for records.
     """
 
     id: str
     refuses: bool
     reason: str
     advice: str
-    numbers: tuple[tuple[str, float], ...] = ()
 
 
 class PathFacts(Struct, frozen=True):
@@ -225,7 +223,6 @@ def _clients(facts: PathFacts) -> Iterator[PathLimit]:
             "of them "
             f"are in use, which leaves {max(most - there, 0)}",
             advice="a higher max_client_conn",
-            numbers=(("clients", facts.clients), ("max_client_conn", most), ("there", there)),
         )
 
 
@@ -243,7 +240,6 @@ def _sizes(facts: PathFacts) -> Iterator[PathLimit]:
                 f"{facts.unreserved} unreserved ones",
                 advice="smaller pools (default_pool_size, max_db_connections, max_user_connections) or a higher"
                 " max_connections",
-                numbers=(("pools", share.pools), ("most", share.most), ("unreserved", facts.unreserved)),
             )
 
 
@@ -263,7 +259,6 @@ def _files(facts: PathFacts) -> Iterator[PathLimit]:
                 advice=f"a higher limit of open files for {process.name}: LimitNOFILE of its service, or ulimit -n "
                 "before it"
                 " starts",
-                numbers=(("needed", needed), ("limit", process.soft)),
             )
 
 
@@ -287,7 +282,6 @@ def _ports(facts: PathFacts) -> Iterator[PathLimit]:
             refuses=False,
             reason=f"{facts.clients} clients need a port each {at}, and net.ipv4.ip_local_port_range has {ports.count}",
             advice="a wider net.ipv4.ip_local_port_range, or a Unix socket",
-            numbers=(("clients", facts.clients), ("ports", ports.count)),
         )
     if not facts.connects:
         return
@@ -301,7 +295,6 @@ def _ports(facts: PathFacts) -> Iterator[PathLimit]:
             f"{ports.count} of"
             f" net.ipv4.ip_local_port_range allow {most_per_s:.0f} transactions per second",
             advice="a rate below that, net.ipv4.tcp_tw_reuse=1, a wider net.ipv4.ip_local_port_range, or a Unix socket",
-            numbers=(("ports", ports.count), ("most_per_s", most_per_s)),
         )
 
 

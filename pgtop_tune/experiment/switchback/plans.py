@@ -62,17 +62,16 @@ class PlanPair(Struct, frozen=True):
         return self.a.problem or self.b.problem
 
 
-class StatementPlans:
+class StatementPlans(Struct, frozen=True):
     """Plans statements.
 
-    Args:
+    Attributes:
         explain: The door to the server.
         by: Roles that may.
     """
 
-    def __init__(self, explain: Explain, by: PlannedBy) -> None:
-        self._explain: Final = explain
-        self._by: Final = by
+    explain: Explain
+    by: PlannedBy
 
     async def look(self, statements: Mapping[str, StatementToPlan]) -> dict[str, StatementPlan]:
         """Return the plans with the settings in force, within a minute."""
@@ -93,9 +92,9 @@ class StatementPlans:
             return StatementPlan(problem="its text is not known as a whole")
         if not statement.datname:
             return StatementPlan(problem="its database is gone")
-        answer = await self._explain(statement, None)
-        if isinstance(answer, PlanRisk) and self._by is PlannedBy.ANY:
-            answer = await self._explain(statement, answer)
+        answer = await self.explain(statement, None)
+        if isinstance(answer, PlanRisk) and self.by is PlannedBy.ANY:
+            answer = await self.explain(statement, answer)
         if isinstance(answer, PlanRisk):
             return StatementPlan(problem=f"only {answer.role} ({', '.join(answer.powers)}) could plan it: --plans any")
         return StatementPlan(shape=answer)

@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from statistics import fmean
 from typing import Final
 
+from msgspec import Struct
+
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import duration
 from pgtop_tune.bench.housekeeping import CHECKPOINT, PREWARM, TRUNCATE, VACUUM
@@ -42,53 +44,49 @@ ALIKE: Final = (TRUNCATE, VACUUM, PREWARM, CHECKPOINT)
 """Housekeeping after which two blocks begin from the same state."""
 
 
-class OwnLoad:
+class OwnLoad(Struct, frozen=True):
     """pgbench, until it is stopped.
 
-    Args:
+    Attributes:
         run: Starts it, and checks before whether it can run.
         runner: The same pgbench, to be stopped.
         cell: The load, without an end.
     """
 
-    def __init__(self, run: LoadRun, runner: PgbenchRunner, cell: RunCell) -> None:
-        self._run: Final = run
-        self._runner: Final = runner
-        self._cell: Final = cell
+    run: LoadRun
+    runner: PgbenchRunner
+    cell: RunCell
 
     async def start(self) -> None:
         """See `ContinuousLoad.start`."""
-        await self._run.start(self._cell)
+        await self.run.start(self.cell)
 
     async def stop(self) -> None:
         """See `ContinuousLoad.stop`."""
-        await self._runner.stop()
+        await self.runner.stop()
 
 
-class ArmLoads:
+class ArmLoads(Struct, frozen=True):
     """pgbench, anew for each block, after housekeeping.
 
-    Args:
+    Attributes:
         run: Starts it.
         runner: The same pgbench, to be stopped.
         cells: The load of each arm, without an end.
-
-    Attributes:
         problems: What the housekeeping could not do, in words, each once.
     """
 
-    def __init__(self, run: LoadRun, runner: PgbenchRunner, cells: Mapping[Arm, RunCell]) -> None:
-        self._run: Final = run
-        self._runner: Final = runner
-        self._cells: Final = cells
-        self.problems: list[str] = []
+    run: LoadRun
+    runner: PgbenchRunner
+    cells: Mapping[Arm, RunCell]
+    problems: list[str] = []
 
     async def start(self) -> None:
         """See `ContinuousLoad.start`: there is none between blocks."""
 
     async def begin(self, arm: Arm) -> int:
         """Make the data alike, start an arm's load, and return the number of its run. Raises as `LoadRun.start`."""
-        under_way = await self._run.start(self._cells[arm], BeforeEachRun(ALIKE))
+        under_way = await self.run.start(self.cells[arm], BeforeEachRun(ALIKE))
         for step in under_way.facts.housekeeping:
             problem = f"{step.name}: {step.problem}"
             if step.problem and problem not in self.problems:
@@ -97,7 +95,7 @@ class ArmLoads:
 
     async def stop(self) -> None:
         """See `ContinuousLoad.stop`."""
-        await self._runner.stop()
+        await self.runner.stop()
 
 
 class ForeignLoad:
@@ -185,7 +183,7 @@ class SeparateBlocks(Switchback):
     """One experiment; `run` in the engine's loop.
 
     Args:
-        plan, frames, arms, seen: See `Switchback`.
+        plan, frames, arms, take_state: See `Switchback`.
         load: The loads of the arms.
         answers: Waits until frames show the server as it is after a restart.
         restart: Restarts the server as it is; None where blocks take no restart.
@@ -200,10 +198,10 @@ class SeparateBlocks(Switchback):
         load: ArmLoads,
         answers: Callable[[], Awaitable[None]],
         restart: Callable[[], Awaitable[None]] | None,
-        seen: Callable[[SwitchbackState], None] = lambda state: None,
+        take_state: Callable[[SwitchbackState], None] = lambda state: None,
         own_cycles: OwnCycles | None = None,
     ) -> None:
-        super().__init__(plan, frames, arms, load, seen)
+        super().__init__(plan, frames, arms, load, take_state)
         self._own_cycles: Final = own_cycles
         self._separate: Final = plan
         self._loads: Final = load
@@ -241,7 +239,7 @@ class SeparateBlocks(Switchback):
                 await self._restart()
             await self._answers()
         await self._begin_load(arm)
-        self._put(phase=SwitchbackPhase.WARMING_UP, arm=arm, arm_since_s=self._frames.now_s)
+        self._put(phase=SwitchbackPhase.WARMING_UP, arm=arm)
         block = self._frames.open(arm, lengths.settle_s, lengths.measured_s)
         await self._wait(lambda: block.seconds > 0.0, lengths.settle_s + _LATE_S)
         settled_s = self.elapsed_s - began_s

@@ -129,7 +129,6 @@ class SwitchbackState(Struct, frozen=True):
     Attributes:
         pair: From 1; 0 before the first.
         arm: In force as a block; None between blocks.
-        arm_since_s: Since when, on the session's clock.
         elapsed_s: Since the load runs.
         remaining_s: At most.
         pairs: Complete ones, with their blocks' places in time.
@@ -146,7 +145,6 @@ class SwitchbackState(Struct, frozen=True):
     phase: SwitchbackPhase = SwitchbackPhase.CHECKING
     pair: int = 0
     arm: Arm | None = None
-    arm_since_s: float = 0.0
     elapsed_s: float = 0.0
     remaining_s: float = 0.0
     lengths: Lengths = lengths()

@@ -270,7 +270,7 @@ class Switchback:
         frames: A sink of the engine.
         arms: Puts values into force.
         load: The load.
-        seen: Takes each new state.
+        take_state: Takes each new state.
         trials: Made earlier on this server.
         plans: Plans statements at the end; None where nobody asked for it.
         own_cycles: Of parameters that work through checkpoints; None waits for the server's own.
@@ -285,7 +285,7 @@ class Switchback:
         frames: BlockFrames,
         arms: Arms,
         load: ContinuousLoad,
-        seen: Callable[[SwitchbackState], None] = lambda state: None,
+        take_state: Callable[[SwitchbackState], None] = lambda state: None,
         trials: Sequence[Trial] = (),
         plans: StatementPlans | None = None,
         own_cycles: OwnCycles | None = None,
@@ -295,7 +295,7 @@ class Switchback:
         self._frames: Final = frames
         self._arms: Final = arms
         self._load: Final = load
-        self._seen: Final = seen
+        self._take_state: Final = take_state
         self._trials: Final = tuple(trials)
         self._plans: Final = plans
         self._lengths = plan.lengths
@@ -473,11 +473,7 @@ class Switchback:
     async def _block(self, arm: Arm) -> tuple[OpenBlock, str]:
         """Measure one block; why it does not count, "" where it does."""
         changed = await self._arms.to(arm, self._lengths_s if self._cycles is None else self._cycles.longest_s)
-        self._put(
-            phase=SwitchbackPhase.SETTLING if changed else SwitchbackPhase.MEASURING,
-            arm=arm,
-            arm_since_s=self._frames.now_s,
-        )
+        self._put(phase=SwitchbackPhase.SETTLING if changed else SwitchbackPhase.MEASURING, arm=arm)
         if self._cycles is None:
             block = await self._of_lengths(arm, self._lengths.settle_s if changed else 0.0)
         else:
@@ -578,4 +574,4 @@ class Switchback:
         elapsed_s = self.elapsed_s
         remaining_s = max(self.plan.for_s - elapsed_s, 0.0)
         self.state = replace(self.state, elapsed_s=elapsed_s, remaining_s=remaining_s, **fields)
-        self._seen(self.state)
+        self._take_state(self.state)

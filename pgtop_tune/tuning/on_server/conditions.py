@@ -9,6 +9,7 @@ slower, transactions per second and active sessions do not go the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from functools import partial
 from statistics import median
 from typing import Final, TypeAlias
 
@@ -124,7 +125,7 @@ Newest: TypeAlias = Sequence[tuple[Setting, ArmBlock]]
 """In the order of time."""
 Texts: TypeAlias = Callable[[str], str]
 """Of a statement by its id; "" where it is not known."""
-_Test: TypeAlias = Callable[[Blocks, Blocks, Texts], str]
+_Test: TypeAlias = Callable[[Blocks, Blocks], str]
 """How the newer blocks of a setting differ from the older ones, in words; "" where they do not."""
 
 
@@ -132,12 +133,12 @@ class Change(Struct, frozen=True):
     """Other conditions.
 
     Attributes:
-        words: What is otherwise, with its number now and before.
+        description: The difference, with its number now and before.
         since: Place of the first block that is otherwise.
         stopped: There is no load any more.
     """
 
-    words: str
+    description: str
     since: int
     stopped: bool = False
 
@@ -212,18 +213,18 @@ def change(
         loaded: The load is ours.
     """
     if not loaded:
-        if (changed := _first(_stopped, before, blocks, text)) is not None:
+        if (changed := _first(_stopped, before, blocks)) is not None:
             return replace(changed, stopped=True)
         if blocks and all(idle(median(block.tps), block.clients) for _, block in blocks):
             return Change("the load has stopped: no client is connected", 0, stopped=True)
-    tests = (_others,) if loaded else (_rate, _clients, _mix, _others)
-    return next((changed for test in tests if (changed := _first(test, before, blocks, text)) is not None), None)
+    tests = (_others,) if loaded else (_rate, _clients, partial(_mix, text), _others)
+    return next((changed for test in tests if (changed := _first(test, before, blocks)) is not None), None)
 
 
-def _first(test: _Test, before: Earlier, blocks: Newest, text: Texts) -> Change | None:
+def _first(test: _Test, before: Earlier, blocks: Newest) -> Change | None:
     """Return the change at the first block from which on all settings say so."""
     for index in range(len(blocks) - _NEWEST + 1):
-        differences = [test(older, newer, text) for older, newer in _sides(before, blocks, index)]
+        differences = [test(older, newer) for older, newer in _sides(before, blocks, index)]
         if differences and all(differences):
             return Change(differences[0], index)
     return None
@@ -242,14 +243,14 @@ def _tps(block: ArmBlock) -> float:
     return block.mean_tps
 
 
-def _stopped(older: Blocks, newer: Blocks, text: Texts) -> str:
+def _stopped(older: Blocks, newer: Blocks) -> str:
     usual = _usual(older, _tps)
     if not usual or any(block.mean_tps >= _STOPPED * usual for block in newer):
         return ""
     return f"the load has stopped: {rate_words(_usual(newer, _tps), usual)}"
 
 
-def _rate(older: Blocks, newer: Blocks, text: Texts) -> str:
+def _rate(older: Blocks, newer: Blocks) -> str:
     times = _beyond(older, newer, _tps)
     if not times:
         return ""
@@ -261,7 +262,7 @@ def _rate(older: Blocks, newer: Blocks, text: Texts) -> str:
     return f"the load is another one: {rate_words(_usual(newer, _tps), _usual(older, _tps))}"
 
 
-def _clients(older: Blocks, newer: Blocks, text: Texts) -> str:
+def _clients(older: Blocks, newer: Blocks) -> str:
     def connected(block: ArmBlock) -> float:
         return block.clients or 0.0
 
@@ -271,7 +272,7 @@ def _clients(older: Blocks, newer: Blocks, text: Texts) -> str:
     return f"the load is another one: {now:,.0f} sessions of clients, {before:,.0f} before"
 
 
-def _mix(older: Blocks, newer: Blocks, text: Texts) -> str:
+def _mix(text: Texts, older: Blocks, newer: Blocks) -> str:
     """Return calls at the cost that they had before, so that no setting is another mix."""
     cost, all_calls = (
         summed(block.statements for block in older),
@@ -297,7 +298,7 @@ def _shares(look: Look, cost: Look, ids: Set[str]) -> dict[str, float]:
     return {id: ms / total_ms for id, ms in times.items()} if total_ms else {}
 
 
-def _others(older: Blocks, newer: Blocks, text: Texts) -> str:
+def _others(older: Blocks, newer: Blocks) -> str:
     """Return another throughput, where other programs take so much more or less that they may be the reason."""
     if not _beyond(older, newer, _tps):
         return ""

@@ -38,7 +38,7 @@ from pgtop_tune.tuning.search import Evaluation, Outcome, SearchPhase
 # What evaluations are made with: the load that runs on between them, blocks for the one under way, and the doors to
 # server and machine.
 
-Seen = Callable[[SwitchbackState], None]
+TakeState = Callable[[SwitchbackState], None]
 
 
 class HeldLoad:
@@ -99,7 +99,7 @@ class SeparateWanted(Struct, frozen=True, kw_only=True):
     """An evaluation whose blocks have a load of their own each.
 
     Attributes:
-        plan, frames, seen: See `Switchback`.
+        plan, frames, take_state: See `Switchback`.
         parameters, settings: What the arms differ in, of the server and of its machine.
         restart: Each block begins with a restart.
     """
@@ -108,7 +108,7 @@ class SeparateWanted(Struct, frozen=True, kw_only=True):
     frames: BlockFrames
     parameters: tuple[Rival, ...]
     settings: tuple[Rival, ...]
-    seen: Seen
+    take_state: TakeState
     restart: bool
 
 
@@ -138,7 +138,7 @@ class EvaluatingParts(Struct, frozen=True, kw_only=True):
         blocks: A sink of the engine.
         own_blocks: None where every knob can be switched within one run of the load.
         machine: Settings of the operating system; None where none is among the knobs.
-        seen: Takes each state of an evaluation.
+        take_state: Takes each state of an evaluation.
         before_set: Told the id of a change set before it is made.
         own_cycles: Of knobs that work through checkpoints; None waits for those of the server.
     """
@@ -148,7 +148,7 @@ class EvaluatingParts(Struct, frozen=True, kw_only=True):
     blocks: CurrentBlocks
     own_blocks: SeparateExperiments | None
     machine: MachineControl | None
-    seen: Seen
+    take_state: TakeState
     before_set: Callable[[str], None]
     own_cycles: OwnCycles | None = None
 
@@ -162,21 +162,18 @@ _BACK_S: Final = 600.0
 """A server that has ended is waited for so long."""
 
 
-class Attempts:
+class Attempts(Struct, frozen=True):
     """Makes evaluations.
 
-    Args:
+    Attributes:
         evaluator: Measures.
         answers: Waits until frames show the server as it is; raises a ConnectionProblem where it does not answer.
-        told: Takes what is going on, one line.
+        tell: Takes what is going on, one line.
     """
 
-    def __init__(
-        self, evaluator: Evaluator, answers: Callable[[], Awaitable[None]], tell: Callable[[str], None]
-    ) -> None:
-        self._evaluator: Final = evaluator
-        self._answers: Final = answers
-        self._told: Final = tell
+    evaluator: Evaluator
+    answers: Callable[[], Awaitable[None]]
+    tell: Callable[[str], None]
 
     async def outcome(self, evaluation: Evaluation, seed: int) -> Outcome:
         """Return the outcome, after as many attempts as it takes.
@@ -193,12 +190,12 @@ class Attempts:
         reason = ""
         for attempt in range(_ATTEMPTS):
             try:
-                return await self._evaluator.measure(evaluation, _coin(seed, evaluation, attempt))
+                return await self.evaluator.measure(evaluation, _coin(seed, evaluation, attempt))
             except ConditionsChanged:
                 raise
             except Disturbed as disturbed:
                 reason = str(disturbed)
-                self._told(f"evaluation {evaluation.number} has no outcome: {reason}")
+                self.tell(f"evaluation {evaluation.number} has no outcome: {reason}")
                 if disturbed.gone:
                     await self._until_back()
         if evaluation.phase is SearchPhase.NOISE:
@@ -211,7 +208,7 @@ class Attempts:
         while True:
             await asyncio.sleep(_AGAIN_S)
             try:
-                await self._answers()
+                await self.answers()
                 return
             except ConnectionProblem:
                 if time.monotonic() > deadline_s:
@@ -264,7 +261,7 @@ class ConditionsChanged(Disturbed):
     """
 
     def __init__(self, change: Change) -> None:
-        super().__init__(change.words)
+        super().__init__(change.description)
         self.change = change
 
 
@@ -398,7 +395,7 @@ class Evaluator:
                 SeparateWanted(
                     plan=plan,
                     frames=frames,
-                    seen=self._parts.seen,
+                    take_state=self._parts.take_state,
                     restart=evaluation.restart,
                     parameters=tuple(rival for rival in rivals if rival.name not in self._settings),
                     settings=tuple(rival for rival in rivals if rival.name in self._settings),
@@ -406,7 +403,7 @@ class Evaluator:
             )
         parts = self._parts
         arms = Arms(ChangeSets(parts.control, None), parts.control, rivals, frozenset())
-        return Switchback(plan, frames, arms, parts.load, parts.seen, own_cycles=parts.own_cycles)
+        return Switchback(plan, frames, arms, parts.load, parts.take_state, own_cycles=parts.own_cycles)
 
     async def _outcome(self, state: SwitchbackState, differing: Sequence[str], evaluation: Evaluation) -> Outcome:
         ending = state.ending
@@ -433,7 +430,7 @@ class Evaluator:
         pairs = _counted(state)
         ratios = self._of_same_mix(pairs, differing) if self._objective is None else _of_blocks(pairs, self._objective)
         if pairs and not ratios:
-            figure = "the time of the same statements" if self._objective is None else self._objective.words
+            figure = "the time of the same statements" if self._objective is None else self._objective.typed
             return Outcome(effect=None, stopped=f"under this load {figure} has no value above 0")
         if len(ratios) < _LEAST_PAIRS:
             raise Disturbed(f"{len(ratios)} pairs of blocks count: {state.reason}")

@@ -67,12 +67,12 @@ class Objective(Struct, frozen=True):
     """The figure that decides.
 
     Attributes:
-        words: As typed.
+        typed: Its words.
         rate: Transactions per second that the load is held to; None where the words name none.
         higher: More is better.
     """
 
-    words: str
+    typed: str
     rate: float | None
     higher: bool
     value: Callable[[ArmBlock], float | None]

@@ -110,15 +110,19 @@ def next_line(identity: str, result: SearchResult) -> str:
 
 def interval_words(confirmed: Confirmed) -> str:
     """Return "+12.0 % (+8.1 % … +16.0 %), 8 fresh evaluations"."""
-    low, high = percent(confirmed.low), percent(confirmed.high)
-    return f"{percent(confirmed.effect)} ({low} … {high}), {counted(confirmed.evaluations, 'fresh evaluation')}"
+    interval = _with_interval(confirmed.effect, confirmed.low, confirmed.high)
+    return f"{interval}, {counted(confirmed.evaluations, 'fresh evaluation')}"
+
+
+def _with_interval(effect: float, low: float, high: float) -> str:
+    return f"{percent(effect)} ({percent(low)} … {percent(high)})"
 
 
 def examined_words(examined: Examined) -> str:
     """Return which knobs earned the effect, and which went back."""
     line = f"{' and '.join(examined.knobs)}: {examined.fate}"
     if examined.effect is not None and examined.low is not None and examined.high is not None:
-        line += f", {percent(examined.effect)} ({percent(examined.low)} … {percent(examined.high)})"
+        line += f", {_with_interval(examined.effect, examined.low, examined.high)}"
     return f"{line}; {examined.why}" if examined.why and examined.fate is not Fate.EARNED else line
 
 

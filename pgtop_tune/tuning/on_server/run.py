@@ -143,7 +143,7 @@ class TuningOnServers:
                     self._tuning.release(name)
                     write_event(self._log, Released(name))
             except ConditionsChanged as changed:
-                self._parts.tell(f"an evaluation is discarded: {changed.change.words}, on {flight.server}")
+                self._parts.tell(f"an evaluation is discarded: {changed.change.description}, on {flight.server}")
                 self._discarded[flight.server] += 1
                 if self._discarded[flight.server] >= MOST_CHANGES:
                     self._servers.remove(flight.server)
@@ -314,14 +314,14 @@ class TuningRun:
 
     async def _conditions_changed(self, evaluation: Evaluation, change: Change, took_s: float) -> None:
         """Discard the evaluation. Raises Stopped where no conditions last long enough for a search."""
-        self._parts.tell(f"   {evaluation.number}: discarded, and made again: {change.words}")
-        self._tuning.conditions_changed(change.words, max(round(took_s, 1), 0.1))
+        self._parts.tell(f"   {evaluation.number}: discarded, and made again: {change.description}")
+        self._tuning.conditions_changed(change.description, max(round(took_s, 1), 0.1))
         write_event(self._log, self._tuning.events[-1])
         self._parts.changed()
         if change.stopped:
             self._parts.tell(f"waiting for the load, {duration(_LOAD_S)} at most")
             if not await self._parts.load_runs(_LOAD_S):
-                raise Stopped(change.words, "start the load, then `pgtop-tune tune --resume`")
+                raise Stopped(change.description, "start the load, then `pgtop-tune tune --resume`")
         check_conditions(self._tuning.events[self._begun :])
 
     async def _check_limits(self) -> None:

@@ -64,7 +64,7 @@ class Made:
             restart=how.get("restart", False), separate=how.get("separate", False), cost=1.0, why="",
         )  # fmt: skip
         found = self.conditions.take(wanted, pairs, lambda id: TEXTS.get(id, ""))
-        return "" if found is None else f"{'stopped: ' * found.stopped}{found.words}"
+        return "" if found is None else f"{'stopped: ' * found.stopped}{found.description}"
 
 
 def since(first: int, how: Callable[[ArmBlock], ArmBlock]) -> Make:

@@ -61,7 +61,7 @@ def measured(control: Control, names: Sequence[str], monkeypatch: pytest.MonkeyP
     given: Any = control
     parts = EvaluatingParts(
         control=given, load=HeldLoad(Load()), blocks=CurrentBlocks(loaded=True), own_blocks=None, machine=None,
-        seen=lambda state: None, before_set=lambda set_id: None,
+        take_state=lambda state: None, before_set=lambda set_id: None,
     )  # fmt: skip
     values = dict.fromkeys(names, "4MB")
     wanted = Evaluation(

@@ -102,7 +102,7 @@ def test_an_objective_that_no_setting_can_make_better_is_refused(
 
 @pytest.mark.parametrize("words", ["tps / cpu", "1 / wal", "min 1 / tps", "tps - 100 * cpu", "max tps / (cpu + wal)"])
 def test_arithmetic_that_better_figures_make_better_is_an_objective(words: str) -> None:
-    assert objective(words).words == words
+    assert objective(words).typed == words
 
 
 def test_a_latency_of_a_load_without_a_rate_is_refused_and_the_way_out_is_named() -> None:

@@ -350,7 +350,7 @@ async def _run(
 
 
 def _say(session: TuningSession, directory: Path, result: SearchResult) -> None:
-    for line in result_lines(result, SAME_MIX_WORDS if session.objective is None else session.objective.words):
+    for line in result_lines(result, SAME_MIX_WORDS if session.objective is None else session.objective.typed):
         say(line)
     tell(next_line(directory.name, result))
 
@@ -421,7 +421,7 @@ async def _search(
         kept.request.block_s,
         yes=request.yes,
         before_set=lambda set_id: log.write("set_began", set_id=set_id),
-        seen=seen,
+        take_state=seen,
     ) as evaluator:
         try:
             result = await TuningRun(tuning, log, evaluator, parts, kept.plan.seed).run()

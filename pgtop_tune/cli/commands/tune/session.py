@@ -71,8 +71,8 @@ from pgtop_tune.tuning.on_server.evaluating import (
     EvaluatingParts,
     Evaluator,
     HeldLoad,
-    Seen,
     SeparateWanted,
+    TakeState,
 )
 from pgtop_tune.tuning.on_server.journal import TuningRequest
 from pgtop_tune.tuning.on_server.knob_space import (
@@ -204,7 +204,9 @@ class OwnBlocks:
         arms = kind(ChangeSets(door, machine), control, wanted.parameters, frozenset(), of_machine, door)
         restarts = self._restart if restart else None
         own_cycles = self._own_cycles if plan.by_checkpoints else None
-        return SeparateBlocks(meant, wanted.frames, arms, self._loads, self.answers, restarts, wanted.seen, own_cycles)
+        return SeparateBlocks(
+            meant, wanted.frames, arms, self._loads, self.answers, restarts, wanted.take_state, own_cycles
+        )
 
     async def _restart(self) -> None:
         outcome = await self._session.restart.apply((), Terms(), tell)
@@ -259,7 +261,7 @@ async def evaluator_of(
     *,
     yes: bool,
     before_set: Callable[[str], None],
-    seen: Seen,
+    take_state: TakeState,
 ) -> AsyncIterator[Evaluator]:
     """What measures; its door to the machine is closed on the way out.
 
@@ -269,7 +271,7 @@ async def evaluator_of(
         block_s: Of a block in one run.
         yes: Nobody is asked before restarts.
         before_set: Told the id of a change set before it is made.
-        seen: Takes each state of an evaluation.
+        take_state: Takes each state of an evaluation.
 
     Raises:
         UsageProblem: A change is pending confirmation, or nobody can be asked.
@@ -299,7 +301,7 @@ async def evaluator_of(
             blocks=session.blocks,
             own_blocks=own_blocks,
             machine=machine,
-            seen=seen,
+            take_state=take_state,
             before_set=before_set,
             own_cycles=own_cycles,
         )

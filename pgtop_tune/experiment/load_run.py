@@ -266,9 +266,7 @@ class LoadRun:
             if before.warm_up_s:
                 await self._warm_up(asked_run.spec, before.warm_up_s)
             await self._keeper.fresh(_FRAME_DEADLINE_S)
-            self._keeper.begin()
-            looked = await self._look(asked_run.spec)
-            run = UnderWay(number=await self._start(asked_run.spec), asked_run=asked_run, facts=facts, before=looked)
+            run = await self._begin(asked_run, facts)
         except PgtopError as problem:
             return record_of_nothing(asked_run, facts, problem.message, problem.hint, _now_ms())
         except asyncio.CancelledError:
@@ -301,9 +299,13 @@ class LoadRun:
         if obstacles := await self._will_not_fit(cell):
             raise LoadProblem("; ".join(obstacles), "fewer clients, or raise the limit")
         asked_run, facts = await self._prepare(cell, before)
+        return await self._begin(asked_run, facts)
+
+    async def _begin(self, asked_run: AskedRun, facts: RunFacts) -> UnderWay:
         self._keeper.begin()
-        looked = await self._look(asked_run.spec)
-        return UnderWay(number=await self._start(asked_run.spec), asked_run=asked_run, facts=facts, before=looked)
+        where, spec = self._runner.endpoint, asked_run.spec
+        before = await self._clock.before(where.user, where.dbname) if spec.per_statement else None
+        return UnderWay(number=await self._start(spec), asked_run=asked_run, facts=facts, before=before)
 
     async def finish(self, run: UnderWay) -> RunResult:
         """Wait for a run to end, by itself or stopped, and return its record."""
@@ -325,11 +327,6 @@ class LoadRun:
         await self._runner.start(spec)
         self._runs += 1
         return self._runs
-
-    async def _look(self, spec: LoadSpec) -> CounterReading | None:
-        """Return the server's counters of statements; None where no times of statements are asked for."""
-        where = self._runner.endpoint
-        return await self._clock.before(where.user, where.dbname) if spec.per_statement else None
 
     async def _server_times(self, run: UnderWay, report: BenchReport | None) -> ServerTimes:
         where = self._runner.endpoint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
 
@@ -147,18 +147,21 @@ def _by_second(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
     parts: dict[int, list[Histogram]] = {}
     for histogram in evidence.latencies:
         parts.setdefault(histogram.second, []).append(histogram)
-    summaries = ((second, _latencies(parts[second])) for second in sorted(parts))
-    return tuple(LatencyOf(str(second), latencies) for second, latencies in summaries if latencies)
+    return _named((str(second), parts[second]) for second in sorted(parts))
 
 
 def _by_script(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
     """Return the latencies of each of several scripts, by its name."""
     names = evidence.run.scripts
-    summaries = ((number, _latencies((merged,))) for number, merged in merge_scripts(evidence.latencies).items())
+    return _named(
+        (names[number] if number < len(names) else f"script {number + 1}", (merged,))
+        for number, merged in merge_scripts(evidence.latencies).items()
+    )
+
+
+def _named(parts: Iterable[tuple[str, Sequence[Histogram]]]) -> tuple[LatencyOf, ...]:
     return tuple(
-        LatencyOf(names[number] if number < len(names) else f"script {number + 1}", latencies)
-        for number, latencies in summaries
-        if latencies is not None
+        LatencyOf(name, latencies) for name, histograms in parts if (latencies := _latencies(histograms)) is not None
     )
 
 

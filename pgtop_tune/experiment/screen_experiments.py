@@ -114,11 +114,12 @@ class SwitchbackService:
         return score_words(score(trials_of(self._facts.get("server", ""), self._system_identifier)))
 
     @property
-    def _system_identifier(self) -> str:
-        from pgtop_tune.runtime.running_experiments import server_of
+    def _server(self) -> ServerKey | None:
+        return None if self._newest is None else server_of(self._newest)
 
-        server = None if self._newest is None else server_of(self._newest)
-        return "" if server is None else server.system_identifier
+    @property
+    def _system_identifier(self) -> str:
+        return "" if (server := self._server) is None else server.system_identifier
 
     def _with_noise(self, preview: ExperimentPreview, run: BenchRun) -> ExperimentPreview:
         """Return the preview with the known noise of this machine and load."""
@@ -142,7 +143,7 @@ class SwitchbackService:
         from pgtop_tune.experiment.switchback.state import RecordFile, trials_of
         from pgtop_tune.experiment.switchback.switchback import Switchback
         from pgtop_tune.experiment.switchback.words import ShownStates
-        from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
+        from pgtop_tune.runtime.running_experiments import Announcement, check_alone
 
         names = tuple(name for name, _ in wanted.values)
         parameters = {parameter.name.lower(): parameter for parameter in await self._parameters.list(names)}
@@ -150,7 +151,7 @@ class SwitchbackService:
         if missing or not names:
             raise UsageProblem(f"{', '.join(missing) or 'nothing'}: {_UNKNOWN}", "p lists parameters")
         rivals = resolved([Rival(name, CURRENT, b) for name, b in wanted.values], parameters)
-        server = None if self._newest is None else server_of(self._newest)
+        server = self._server
         if server is not None:
             await asyncio.to_thread(check_alone, server)
         await check_nothing_pending(self._parameters)
@@ -360,10 +361,15 @@ class OtherExperiments:
 
     def _found(self, server: ServerKey) -> tuple[RunningExperiment | None, RunningExperiment | None]:
         """Return the experiment that was shown, as it is now, and the newest other one that goes on here. Blocking."""
-        other_experiments = [experiment for experiment in running_experiments() if experiment.key != self._ours]
-        shown_before = self._shown
-        same = None if shown_before is None else _same(shown_before, other_experiments)
-        return same, _newest(other_experiments, server)
+        going_on = [
+            experiment
+            for experiment in running_experiments()
+            if experiment.key != self._ours and (not experiment.state.under_way or experiment.key.lives)
+        ]
+        before = None if self._shown is None else (self._shown.key, self._shown.began_ms)
+        same = next((experiment for experiment in going_on if (experiment.key, experiment.began_ms) == before), None)
+        here = (one for one in reversed(going_on) if one.state.under_way and one.server.is_same(server))
+        return same, next(here, None)
 
     def _take(self, same: RunningExperiment | None, newest: RunningExperiment | None) -> None:
         shown_before = self._shown
@@ -406,27 +412,3 @@ class OtherExperiments:
             if not await asyncio.to_thread(interruption.goes_on):
                 return
             await asyncio.sleep(_STOP_LOOK_S)
-
-
-def _same(shown_before: RunningExperiment, experiments: Sequence[RunningExperiment]) -> RunningExperiment | None:
-    """Return the shown experiment as its program wrote it last; None where the program was killed."""
-    same = next(
-        (
-            experiment
-            for experiment in experiments
-            if (experiment.key, experiment.began_ms) == (shown_before.key, shown_before.began_ms)
-        ),
-        None,
-    )
-    return same if same is not None and (not same.state.under_way or same.key.lives) else None
-
-
-def _newest(experiments: Sequence[RunningExperiment], server: ServerKey) -> RunningExperiment | None:
-    return next(
-        (
-            experiment
-            for experiment in reversed(experiments)
-            if experiment.state.under_way and experiment.server.is_same(server) and experiment.key.lives
-        ),
-        None,
-    )

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec import Struct, to_builtins
 
@@ -34,8 +34,6 @@ from pgtop_tune.process.own_program import own_argv
 if TYPE_CHECKING:
     from distributed import Client
 
-# The interface to an engine that runs units of work beside servers. Another engine is one more file here.
-#
 # A unit is one function, (server, request) → answer, both JSON: `dask_workers.run_unit`, on the worker of the server.
 
 
@@ -45,27 +43,6 @@ class WorkerGone(PgtopError):
 
 class UnitFailed(PgtopError):
     """The unit says that it cannot be done there."""
-
-
-class Workers(Protocol):
-    """Workers, one beside each server, by name. Coroutines run in one event loop."""
-
-    async def servers(self) -> tuple[str, ...]:
-        """Return names of those that are there now."""
-        ...
-
-    async def run(self, server: str, request: bytes) -> bytes:
-        """Return the answer of one unit; cancelled, the unit is stopped and puts everything back.
-
-        Raises:
-            WorkerGone: The worker is not there, or ended meanwhile.
-            UnitFailed: With the worker's reason.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Let go of the workers; they stay."""
-        ...
 
 
 # Which server runs which cell. Pure.
@@ -139,7 +116,7 @@ class CellOnServer(Struct, frozen=True, kw_only=True):
     """The way in which one cell is made on a server, and what is known of the servers.
 
     Attributes:
-        run: (server, cell) → result. Raises as `Workers.run`.
+        run: (server, cell) → result. Raises as `DaskWorkers.run`.
         servers: Names of those that are there now.
         tell: Takes what is going on, one line.
     """
@@ -323,7 +300,7 @@ _WORDS: Final = 300
 
 
 class DaskWorkers:
-    """Fits `Workers`; `connected` makes it.
+    """Workers, one beside each server, by name; `connected` makes it. Coroutines run in one event loop.
 
     Args:
         client: Asynchronous.
@@ -355,7 +332,7 @@ class DaskWorkers:
             raise UsageProblem(f"no scheduler at {address}: {reason}", "`dask scheduler` starts one") from None
 
     async def servers(self) -> tuple[str, ...]:
-        """See `Workers.servers`."""
+        """Return names of those that are there now."""
         return tuple(await self._addresses())
 
     async def _addresses(self) -> dict[str, str]:
@@ -374,7 +351,12 @@ class DaskWorkers:
         return addresses
 
     async def run(self, server: str, request: bytes) -> bytes:
-        """See `Workers.run`."""
+        """Return the answer of one unit; cancelled, the unit is stopped and puts everything back.
+
+        Raises:
+            WorkerGone: The worker is not there, or ended meanwhile.
+            UnitFailed: With the worker's reason.
+        """
         address = (await self._addresses()).get(server)
         if address is None:
             raise WorkerGone(f"the worker of {server} is gone")
@@ -409,7 +391,7 @@ class DaskWorkers:
             await asyncio.wait((result,), timeout=_STOPS_S)
 
     async def aclose(self) -> None:
-        """See `Workers.aclose`."""
+        """Let go of the workers; they stay."""
         await self._client.close()  # type: ignore[no-untyped-call]
 
 

@@ -286,32 +286,33 @@ def ablate(search: Search) -> Asking[tuple[Examined, ...]]:
     results: list[Examined] = []
     while pending:
         axes = pending.pop(0)
-        names = tuple(search.space.dimensions[axis].name for axis in axes)
-        without = search.space.at_start(search.best, axes)
-        half = len(axes) // 2
-        if without == search.space.start and half:
+        examined = yield from _examined(search, axes)
+        if examined is None:
+            half = len(axes) // 2
             pending[:0] = [axes[:half], axes[half:]]
-            continue
-        if without == search.space.start:
-            results.append(
-                Examined(knobs=names, fate=Fate.EARNED, why="all that is left: the confirmation is its test")
-            )
-            continue
-        if not search.allowed(without):
-            results.append(Examined(knobs=names, fate=Fate.KEPT, why="the others may not be set without it"))
-            continue
-        try:
-            examined = yield from _examine(search, names, without)
-        except Spent:
-            results.append(Examined(knobs=names, fate=Fate.KEPT, why="not examined: the budget is spent"))
-            continue
-        if examined.fate is not Fate.WENT_BACK and half:
-            pending[:0] = [axes[:half], axes[half:]]
-            continue
-        if examined.fate is Fate.WENT_BACK:
-            search.best = without
-        results.append(examined)
+        else:
+            results.append(examined)
     return tuple(results)
+
+
+def _examined(search: Search, axes: tuple[int, ...]) -> Asking[Examined | None]:
+    """Examine knobs together; None where each half of them is to be examined."""
+    names = tuple(search.space.dimensions[axis].name for axis in axes)
+    without = search.space.at_start(search.best, axes)
+    if without == search.space.start:
+        why = "all that is left: the confirmation is its test"
+        return None if len(axes) > 1 else Examined(knobs=names, fate=Fate.EARNED, why=why)
+    if not search.allowed(without):
+        return Examined(knobs=names, fate=Fate.KEPT, why="the others may not be set without it")
+    try:
+        examined = yield from _examine(search, names, without)
+    except Spent:
+        return Examined(knobs=names, fate=Fate.KEPT, why="not examined: the budget is spent")
+    if examined.fate is Fate.WENT_BACK:
+        search.best = without
+    elif len(axes) > 1:
+        return None
+    return examined
 
 
 def _examine(search: Search, names: tuple[str, ...], without: Point) -> Asking[Examined]:

@@ -283,20 +283,24 @@ def _check_names(configuration: PlanConfiguration, view: ServerView, line_of: Ca
                 "leave it out; other ways to a server are endpoints",
             )
         if name.lower() not in view.parameters:
-            near = difflib.get_close_matches(name.lower(), view.names, 3, 0.6)
-            raise UsageProblem(
+            raise _unknown(
                 f"{line_of('parameters', name)}: the server has no parameter {name}",
-                f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters` lists those worth tuning",
+                difflib.get_close_matches(name.lower(), view.names, 3, 0.6),
+                "`pgtop-tune parameters` lists those worth tuning",
             )
     if isinstance(view.settings, Unavailable):
         return
     for name, _ in configuration.settings:
         if name not in view.settings:
-            near = difflib.get_close_matches(name, view.settings, 3, 0.6)
-            raise UsageProblem(
+            raise _unknown(
                 f"{line_of('settings', name)}: this machine has no setting {name}",
-                f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters --machine` lists them",
+                difflib.get_close_matches(name, view.settings, 3, 0.6),
+                "`pgtop-tune parameters --machine` lists them",
             )
+
+
+def _unknown(message: str, near: Sequence[str], command: str) -> UsageProblem:
+    return UsageProblem(message, f"did you mean {' or '.join(near)}?" if near else command)
 
 
 def _check_values(configuration: PlanConfiguration, view: ServerView, line_of: Callable[..., str]) -> None:

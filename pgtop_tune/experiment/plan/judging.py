@@ -234,6 +234,11 @@ class Judgement(Struct, frozen=True, kw_only=True):
     beside: str = ""
 
     @property
+    def subject(self) -> str:
+        """Return the arm and its load, in words."""
+        return f"{self.arm}: {load_words(self.load)}"
+
+    @property
     def change(self) -> float:
         """Return tps against the baseline's, as a share."""
         return self.tps / self.baseline_tps - 1.0

@@ -242,7 +242,7 @@ def _loud(judgement: Judgement) -> str:
     certain = judgement.why_not or judgement.verdict
     trade = f"; trade: {judgement.trade}" if judgement.trade else ""
     share = f"{abs(100 * judgement.change):.0f} %"
-    return f"{judgement.arm}: {load_words(judgement.load)} got {direction} by {share} ({certain}){trade}"
+    return f"{judgement.subject} got {direction} by {share} ({certain}){trade}"
 
 
 def _loud_latencies(judgement: Judgement) -> Iterator[str]:
@@ -389,15 +389,9 @@ def _against(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterato
     notes += [ONCE] if outcome.plan.repeats == 1 else []
     base = f"baseline: {outcome.plan.baseline}"
     notes += [
-        one_line(f"trade: {judgement.arm}: {load_words(judgement.load)}: {judgement.trade}", 300)
-        for judgement in judged
-        if judgement.trade
+        one_line(f"trade: {judgement.subject}: {judgement.trade}", 300) for judgement in judged if judgement.trade
     ]
-    notes += [
-        one_line(f"{judgement.arm}: {load_words(judgement.load)}: {judgement.beside}", 300)
-        for judgement in judged
-        if judgement.beside
-    ]
+    notes += [one_line(f"{judgement.subject}: {judgement.beside}", 300) for judgement in judged if judgement.beside]
     yield Sheet("throughput", (one_line(base, 200),), Table(heads, rows, frozenset({2, 3, 4, 5})), tuple(notes))
     if latencies := tuple(_latency_rows(judged)):
         note = "the figures of a cell are secondary to its throughput, and corrected for being several"

@@ -353,56 +353,38 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> ExperimentO
     """Return the outcome that the lines of a journal tell; None where not even the first one is there."""
     if not lines or lines[0].get("kind") != "plan":
         return None
-    results: dict[int, CellResult] = {}
-    data_sets: dict[int, MadeData] = {}
-    running: int | None = None
-    sets: list[str] = []
-    server: dict[str, str] = {}
-    database, tables, ended = "", False, ""
-    oids: tuple[int, ...] = ()
+    outcome: dict[str, Any] = {
+        **{name: lines[0][name] for name in ("plan", "hash", "began_ms", "workers") if name in lines[0]},
+        "id": identity,
+        "results": {},
+        "made": {},
+        "sets": [],
+        "spent_s": _spent_s(lines),
+    }
     for line in lines:
         match line["kind"]:
             case "cell_began":
-                running, ended = line["number"], ""
+                outcome |= {"running": line["number"], "ended": ""}
             case "cell":
-                result = msgspec.convert(line["result"], CellResult)
-                results[result.number] = result
-                running = None
+                outcome["results"][line["result"]["number"]] = line["result"]
+                outcome["running"] = None
             case "made":
-                data = msgspec.convert(line["data"], MadeData)
-                data_sets[data.stage] = data
+                outcome["made"][line["data"]["stage"]] = line["data"]
             case "set_began":
-                sets.append(line["set_id"])
+                outcome["sets"].append(line["set_id"])
             case "set_ended":
-                sets = [set_id for set_id in sets if set_id != line["set_id"]]
+                outcome["sets"] = [set_id for set_id in outcome["sets"] if set_id != line["set_id"]]
             case "database":
-                database = line["name"]
+                outcome["database"] = line["name"]
             case "tables":
-                tables, oids = bool(line["there"]), tuple(line.get("oids", ()))
+                outcome |= {"tables": bool(line["there"]), "table_oids": line.get("oids", ())}
             case "server":
-                server = dict(line["parameters"])
+                outcome["server"] = line["parameters"]
             case "resumed":
-                ended = ""
+                outcome["ended"] = ""
             case "ended":
-                ended = line["why"]
-                running = None
-    return ExperimentOutcome(
-        id=identity,
-        plan=msgspec.convert(lines[0]["plan"], BoundPlan),
-        hash=str(lines[0]["hash"]),
-        results=results,
-        made=data_sets,
-        running=running,
-        sets=tuple(sets),
-        database=database,
-        tables=tables,
-        table_oids=oids,
-        began_ms=int(lines[0]["began_ms"]),
-        ended=ended,
-        server=server,
-        spent_s=_spent_s(lines),
-        workers=tuple(str(name) for name in lines[0].get("workers", ())),
-    )
+                outcome |= {"ended": line["why"], "running": None}
+    return msgspec.convert(outcome, ExperimentOutcome)
 
 
 def _spent_s(lines: Sequence[Mapping[str, Any]]) -> float:

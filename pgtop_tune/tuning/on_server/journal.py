@@ -126,35 +126,20 @@ def kept_tuning(directory: Path) -> KeptTuning:
 
 
 def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
-    head, ended, applied = lines[0], "", False
-    result: SearchResult | None = None
-    events: list[Event] = []
+    kept: dict[str, Any] = {**lines[0], "id": identity, "events": []}
     for line in lines[1:]:
         match line.get("kind"):
             case "event":
-                events.append(convert(line.get("event"), Event))
+                kept["events"].append(line.get("event"))
             case "resumed":
-                ended = ""
+                kept["ended"] = ""
             case "ended":
-                ended = str(line.get("why"))
+                kept["ended"] = str(line.get("why"))
             case "result":
-                result = convert(line.get("result"), SearchResult)
+                kept["result"] = line.get("result")
             case "applied":
-                applied = True
-    return KeptTuning(
-        id=identity,
-        began_ms=convert(head.get("began_ms"), int),
-        server=convert(head.get("server"), str),
-        request=convert(head.get("request"), TuningRequest),
-        plan=convert(head.get("plan"), TuningPlan),
-        guards=convert(head.get("guards"), Guards),
-        left_out=convert(head.get("left_out"), tuple[tuple[str, str], ...]),
-        events=tuple(events),
-        ended=ended,
-        result=result,
-        applied=applied,
-        workers=convert(head.get("workers", ()), tuple[str, ...]),
-    )
+                kept["applied"] = True
+    return convert(kept, KeptTuning)
 
 
 def replayed(kept: KeptTuning) -> Tuning:

@@ -40,7 +40,7 @@ class ServersParts(Struct, frozen=True, kw_only=True):
     """The surroundings of a search on several servers.
 
     Attributes:
-        measure: (server, evaluation) → outcome. Raises KnobsChanged, ConditionsChanged, and as `Workers.run`.
+        measure: (server, evaluation) → outcome. Raises KnobsChanged, ConditionsChanged, and as `DaskWorkers.run`.
         servers: Names of those that are there now.
         stop_file: The search stops before its next evaluation once this is there; None for none.
         tell: Takes what is going on, one line.

@@ -38,7 +38,7 @@ from pgtop_tune.cli.output import say, tell
 from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, new_directory
 from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.switchback.state import SwitchbackState
-from pgtop_tune.experiment.workers import DaskWorkers, UnitFailed, Workers
+from pgtop_tune.experiment.workers import DaskWorkers, UnitFailed
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.model.run_json import plain
 from pgtop_tune.runtime.experiment_control import ExperimentState
@@ -123,7 +123,7 @@ async def resume_on_workers(request: TuneRequest, directory: Path, asked: Asked)
 
 
 async def _searched(
-    workers: Workers,
+    workers: DaskWorkers,
     kept: KeptTuning,
     log: ExperimentLog,
     servers: Sequence[str],
@@ -167,7 +167,7 @@ def _outcome(data: bytes, server: str) -> Outcome:
     raise found
 
 
-async def _begun(workers: Workers, search: SearchRequest, asked: Asked) -> Mapping[str, _Begun]:
+async def _begun(workers: DaskWorkers, search: SearchRequest, asked: Asked) -> Mapping[str, _Begun]:
     tell("looking at the servers under the load")
     found = await answers_of_all(workers, asked.request("search", search=to_builtins(search)), _Begun)
     check_alike(found, _decides)

@@ -16,8 +16,7 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listeners
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.pool_sizes import server_shares
-from pgtop_tune.metrics.pooler import unreserved_connections
+from pgtop_tune.metrics.pooler import server_shares, unreserved_connections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.pooler import PGBOUNCER, PGCAT, ConsoleSample, Pooler, PoolerSample
@@ -83,8 +82,7 @@ def parse_endpoint(text: str) -> EndpointWords:
 
 # What can be known before a run through a pooler starts: who in the path will refuse its clients, and with what.
 #
-# Rows of a table, each a pure function of the facts. What a run would surely die of refuses it; everything else is
-# said
+# Rows of a table, each a pure function of the facts. What a run would surely die of refuses it; everything else is said
 # with its numbers, and the run may still show it: a failed run is a result.
 
 _SHARED: Final = frozenset({"transaction", "statement"})

@@ -34,8 +34,7 @@ from pgtop_tune.model.waits import CPU, QUEUE
 
 # Limits of the machine that bound throughput whatever a parameter removes: cores, measured flushes, caps of disks.
 #
-# Each is arithmetic over what a transaction uses of it now. A limit does not bound a parameter that may save what it
-# is
+# Each is arithmetic over what a transaction uses of it now. A limit does not bound a parameter that may save what it is
 # a limit of.
 
 _FEWEST_FLUSHES: Final = 1.0

@@ -227,8 +227,7 @@ class RunOnServers:
 
 # A unit of work beside its server: a program of its own that ends with the worker, however that ends.
 #
-# `run_unit` is what an engine runs on a worker. The worker's environment says which server is meant, as libpq reads
-# it:
+# `run_unit` is what an engine runs on a worker. The worker's environment says which server is meant, as libpq reads it:
 # PGHOST, PGPORT, PGUSER, PGPASSFILE; so no password goes over the network.
 
 _MODULE: Final = "pgtop_tune.cli.unit"

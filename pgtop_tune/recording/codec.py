@@ -20,6 +20,7 @@ ignored and missing ones take the struct's default, so that older and newer reco
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -32,6 +33,7 @@ from msgspec import Struct
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model import recorded_as
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.columns import Habit, NearColumn, column_length, depends, gaps, packed, places, unpacked
 from pgtop_tune.recording.values import (
     SAME,
@@ -47,6 +49,8 @@ from pgtop_tune.recording.values import (
     refuse,
 )
 
+ENCODER: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+"""Of all lines; codecs give trees, so nothing is looked for that holds itself."""
 WHOLE: Final = "="
 GONE: Final = "gone"
 NEW: Final = "new"
@@ -385,6 +389,25 @@ def _codec(hint: Any) -> Codec:
         if issubclass(hint, str | int | float):
             return Scalar(hint)
     raise TypeError(f"no way to record {hint!r}")
+
+
+def change_between(before: Frame | None, frame: Frame) -> Json:
+    """Return a frame as JSON: whole where there is none before, else the fields that have changed."""
+    if before is None:
+        return codec_for(Frame).full(frame)
+    changed = codec_for(Frame).delta(before, frame)
+    return {} if changed is SAME else changed
+
+
+def changed_frame(before: Frame | None, change: Json) -> Frame:
+    """Return the frame of `change_between`.
+
+    Raises:
+        RecordingProblem: The JSON is no frame, or no change of that one.
+    """
+    codec = codec_for(Frame)
+    frame: Frame = codec.read(change) if before is None else codec.apply(before, change)
+    return frame
 
 
 def codec_for(kind: type[Struct]) -> Codec:

@@ -8,6 +8,7 @@ the disk may be the one that the server is busy with, and frames are made in the
 
 from __future__ import annotations
 
+import json
 import marshal
 import os
 import tempfile
@@ -25,9 +26,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import private
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.frames import Score
-from pgtop_tune.recording.landmarks import score_of_frame
-from pgtop_tune.recording.memory_form import MemoryForm
+from pgtop_tune.recording.frames import LandmarkKind, score_of_frame
 
 if TYPE_CHECKING:
     from pgtop_tune.runtime.ports import Step
@@ -100,7 +99,7 @@ _BLOCK_FRAMES: Final = 30
 _LEVEL: Final = 1
 """More takes a fifth off what is kept, and adds a third to the time that a frame costs."""
 _TOGETHER: Final = 10
-"""Frames that are turned into bytes together, which takes less time than one by one: each alone finds the CPU's caches
+"""Frames that become lines together, which takes less time than one by one: each alone finds the CPU's caches
 full of the server's. A session keeps as many frames whole."""
 
 
@@ -111,26 +110,28 @@ class _Block(Struct):
         first: Number of its first frame.
         moments: Elapsed seconds of each.
         scores: What each is worth to whoever searches.
-        forms: As long as frames are added, packed some together: raw, those of 1000 sessions are 2.5 MB.
-        waiting: The newest of these frames, which have no form yet.
+        lines: As long as frames are added: of some frames together, packed: raw, those of 1000 sessions are 2.5 MB.
+        waiting: The newest of these frames, which are no lines yet.
         packed: Afterwards, or where it is.
         packed_bytes: Its length.
     """
 
     first: int
     moments: array[float] = field(default_factory=lambda: array("d"))
-    scores: dict[Score, array[float]] = field(default_factory=lambda: {score: array("d") for score in Score})
-    forms: list[bytes] = field(default_factory=list)
+    scores: dict[LandmarkKind, array[float]] = field(
+        default_factory=lambda: {score: array("d") for score in LandmarkKind}
+    )
+    lines: list[bytes] = field(default_factory=list)
     waiting: list[Frame] = field(default_factory=list)
     packed: bytes | PutAway = b""
     packed_bytes: int = 0
 
     def unpacked(self) -> list[bytes]:
-        """Its forms. Raises as `PutAway.read` does."""
-        together = self.forms
+        """Return a line of JSON for each frame. Raises as `PutAway.read` does."""
+        packed_lines = self.lines
         if self.packed_bytes:
-            together = marshal.loads(self.packed if isinstance(self.packed, bytes) else self.packed.read())
-        return [form for packed in together for form in marshal.loads(zlib.decompress(packed))]
+            packed_lines = marshal.loads(self.packed if isinstance(self.packed, bytes) else self.packed.read())
+        return b"\n".join(map(zlib.decompress, packed_lines)).split(b"\n")
 
 
 class HistoryBuffer:
@@ -154,7 +155,7 @@ class HistoryBuffer:
         self._spill = spill_files
         self._putting = False
         self._lock = threading.Lock()
-        self._form = MemoryForm()
+        self._newest: Frame | None = None
         self._blocks: list[_Block] = []
         self._bytes = 0
         self._count = 0
@@ -169,11 +170,11 @@ class HistoryBuffer:
         packed = b""
         if block is not None and len(block.moments) >= _BLOCK_FRAMES:
             with self._lock:
-                self._form_waiting(block)
-            packed = marshal.dumps(block.forms)
+                self._pack_waiting(block)
+            packed = marshal.dumps(block.lines)
         with self._lock:
             if block is not None and packed:
-                block.packed, block.packed_bytes, block.forms = packed, len(packed), []
+                block.packed, block.packed_bytes, block.lines = packed, len(packed), []
                 self._bytes += len(packed)
             if block is None or packed:
                 block = _Block(self._count)
@@ -184,18 +185,21 @@ class HistoryBuffer:
                 values.append(score_of_frame(score, frame))
             self._count += 1
             if len(block.waiting) >= _TOGETHER:
-                self._form_waiting(block)
+                self._pack_waiting(block)
             self._forget(frame.elapsed_s)
         if packed:
             self._begin_to_put_away()
 
-    def _form_waiting(self, block: _Block) -> None:
+    def _pack_waiting(self, block: _Block) -> None:
         """Within the lock: frames are read in other threads."""
+        from pgtop_tune.recording.codec import ENCODER, change_between
+
         if not block.waiting:
             return
-        make = self._form.changed if block.forms else self._form.whole
-        forms = [make(block.waiting[0]), *map(self._form.changed, block.waiting[1:])]
-        block.forms.append(zlib.compress(marshal.dumps(forms), _LEVEL))
+        before = [self._newest if block.lines else None, *block.waiting[:-1]]
+        lines = "\n".join(map(ENCODER.encode, map(change_between, before, block.waiting)))
+        block.lines.append(zlib.compress(lines.encode("ascii"), _LEVEL))
+        self._newest = block.waiting[-1]
         block.waiting.clear()
 
     def _forget(self, now_s: float) -> None:
@@ -271,18 +275,21 @@ class HistoryBuffer:
 
     def frames(self, first: int = 0) -> Iterator[tuple[int, Frame]]:
         """See `Frames.frames`. What has gone by the time it is read is left out."""
+        from pgtop_tune.recording.codec import changed_frame
+
         index = self.block_begin(first)
         while (block := self._block_at(index)) is not None:
-            index, before = block.first, None
-            for form in block.unpacked():
-                before = self._form.read(form, before)
+            before: Frame | None = None
+            index = block.first
+            for line in block.unpacked():
+                before = changed_frame(before, json.loads(line))
                 if index >= first:
                     yield index, before
                 index += 1
             # More may have come into this block by now.
             first = index
 
-    def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
+    def scores(self, score: LandmarkKind, first: int = 0) -> Iterator[tuple[int, float]]:
         """See `Frames.scores`."""
         index = first
         while (block := self._block_at(index)) is not None:
@@ -297,8 +304,8 @@ class HistoryBuffer:
             if not self._blocks or index >= self._count:
                 return None
             found = self._blocks[self._place(index)]
-            self._form_waiting(found)
-            return replace(found, forms=list(found.forms))
+            self._pack_waiting(found)
+            return replace(found, lines=list(found.lines))
 
     def block_begin(self, index: int) -> int:
         """See `Frames.block_begin`."""

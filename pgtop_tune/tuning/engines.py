@@ -20,12 +20,9 @@ if TYPE_CHECKING:
 # Coordinate climb on grids, raced. First all knobs that the screen favours clearly, together; then knob by knob.
 #
 # A knob's steps are +2, +1 towards the side that the screen favours, then −2 (and −1 where there was no screen); each
-# is
-# repeated while it wins. Knobs that were moved are refined by a golden section on their levels, between those beside
-# the
-# best that lost. Passes repeat until none moves a knob: over the clear ones, then over all. Words of an enum are
-# tried in
-# their order.
+# is repeated while it wins. Knobs that were moved are refined by a golden section on their levels, between those beside
+# the best that lost. Passes repeat until none moves a knob: over the clear ones, then over all. Words of an enum are
+# tried in their order.
 
 _STEPS: Final = (2, 1)
 _CLEAR: Final = 2.0
@@ -154,8 +151,8 @@ def _bracket(search: Search, axis: int) -> tuple[int, int]:
 #
 # The sampler is TPE (tree-structured Parzen estimator) over all knobs together, fed with the screen's rows. Each
 # candidate is evaluated once, against the point in force when the engine began; then the best four twice more, and
-# these
-# fresh two decide. It turns nearly all knobs, so the ablation after it has more to take back than after the climb.
+# these fresh two decide. It turns nearly all knobs, so the ablation after it has more to take back than after the
+# climb.
 
 _AGAIN: Final = 2
 _BEST: Final = 4

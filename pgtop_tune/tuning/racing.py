@@ -33,8 +33,7 @@ from pgtop_tune.tuning.search import (
 
 # The screen: a Plackett-Burman design finds the knobs that matter, all of them in every evaluation.
 #
-# Each row gives every knob its upper or its lower level (two steps up or down, on a grid of doublings a factor of
-# four)
+# Each row gives every knob its upper or its lower level (two steps up or down, on a grid of doublings a factor of four)
 # and runs against the start. effect = (mean of the rows with the upper level − mean of those with the lower) / 2.
 #
 # Source: Plackett and Burman, "The Design of Optimum Multifactorial Experiments", Biometrika 33, 1946.
@@ -133,13 +132,10 @@ def _contrast(effects: Sequence[tuple[tuple[int, ...], float]], column: int) -> 
 
 # The confirmation: the winner against the start in fresh evaluations, and nothing else is the result.
 #
-# At least eight, their number fixed before the first from the noise and half of the search's own claim, so that
-# neither
+# At least eight, their number fixed before the first from the noise and half of the search's own claim, so that neither
 # the choice of the winner nor a look on the way is in the interval. Student's interval of these evaluations alone; it
-# is
-# a success where the lower end of the 95 % interval is above 0 (a one-sided test at 2.5 %), so that no setting is
-# called
-# better beside an interval that includes 0.
+# is a success where the lower end of the 95 % interval is above 0 (a one-sided test at 2.5 %), so that no setting is
+# called better beside an interval that includes 0.
 
 FEWEST: Final = 8
 DECIDES: Final = 0.975
@@ -220,17 +216,13 @@ def _confirmed(search: Search, outcomes: list[Outcome], reason: str) -> Confirme
 
 # Which of the changed knobs earned it: the best setting against itself without a knob, the others go back.
 #
-# Knobs are examined one after the other, the one with the least claim first, each against the setting that those
-# before
+# Knobs are examined one after the other, the one with the least claim first, each against the setting that those before
 # it have left; so of two that do the same only one goes. More than four are examined by halves: a half that earns
-# nothing
-# goes back at once.
+# nothing goes back at once.
 #
 # It comes before the confirmation, not after it: the confirmation measures the setting that is reported, and none of
-# the
-# evaluations that chose it is in its interval. The part of each knob is from the evaluations that decided about it,
-# so
-# the parts of those that stay lean upwards; the whole does not.
+# the evaluations that chose it is in its interval. The part of each knob is from the evaluations that decided about it,
+# so the parts of those that stay lean upwards; the whole does not.
 
 MOST_OF_ABLATION: Final = 4
 _SINGLY: Final = 4

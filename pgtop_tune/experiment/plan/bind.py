@@ -46,7 +46,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import check_value, parse, unit_bytes
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 
 # The hash of everything that decides what will run, and what differs from what was reviewed.
 
@@ -119,8 +119,7 @@ def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
 # The cells of a plan in their order: expensive dimensions outermost, random within blocks by a recorded seed. Pure.
 #
 # Outermost is the scale, then the repeats, then the arms (restarts and settings of the machine) in random order, so
-# that
-# a machine that drifts favours none of them; innermost are endpoints, profiles and clients, again in random order.
+# that a machine that drifts favours none of them; innermost are endpoints, profiles and clients, again in random order.
 
 
 def seed_of(plan: ExperimentPlan) -> int:

@@ -107,8 +107,7 @@ def scale_words(scale: int) -> str:
 
 # What an experiment takes: time and disk, with the arithmetic. Pure.
 #
-# Known figures: pgbench makes a unit of scale in about a second (1037 s for scale 1000 on a disk of 90 MB/s), the
-# bytes
+# Known figures: pgbench makes a unit of scale in about a second (1037 s for scale 1000 on a disk of 90 MB/s), the bytes
 # are those of `bench init`, a restart takes some 10 s, what surrounds a run (vacuum, checkpoint, quiet) some 12 s.
 
 MAKE_S_PER_SCALE: Final = 1.0

@@ -11,12 +11,11 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.base.units import about, counted, duration
+from pgtop_tune.base.units import about, counted, duration, wall_moment
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, line_chart
 from pgtop_tune.compare.reports.report import Chapter, Picture
-from pgtop_tune.compare.reports.sheets import RUN_FIGURES, RunFigure, Sheet, step_sheet
+from pgtop_tune.compare.reports.sheets import RUN_FIGURES, RunFigure, Sheet, share_interval, signed, step_sheet
 from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.words import moment, shares, signed
 from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.experiment.plan.judging import (
     NOT_ATTRIBUTABLE,
@@ -99,7 +98,7 @@ def plan_lines(plan: BoundPlan, now_ms: int, max_wal_bytes: int) -> Iterator[str
         yield f"note: runs of {plan.time_s} s are shown and not judged: that takes {JUDGED_S} s"
     cost = estimate(plan, max_wal_bytes)
     yield f"takes {cost.words}"
-    yield f"disk {about(cost.disk_bytes)}; ends at {moment(now_ms + round(cost.seconds * 1000))} if begun now"
+    yield f"disk {about(cost.disk_bytes)}; ends at {wall_moment(now_ms + round(cost.seconds * 1000))} if begun now"
 
 
 def _stage_words(stage: Stage, arm: PlanArm) -> str:
@@ -131,7 +130,7 @@ def status_lines(outcome: ExperimentOutcome, now_ms: int, *, runs: bool) -> Iter
         runs: Whether a process holds its journal.
     """
     plan, done = outcome.plan, outcome.results
-    yield f"{outcome.id}: {plan.name}, begun {moment(outcome.began_ms)}, hash {outcome.hash}"
+    yield f"{outcome.id}: {plan.name}, begun {wall_moment(outcome.began_ms)}, hash {outcome.hash}"
     bad = sum(bool(result.reason) for result in done.values())
     yield f"{len(done)} of {counted(len(plan.cells), 'cell')} done, {bad} of them without figures"
     for cell in plan.cells:
@@ -143,7 +142,7 @@ def status_lines(outcome: ExperimentOutcome, now_ms: int, *, runs: bool) -> Iter
         yield outcome.ended
         return
     cost = estimate(plan, 0, left_of(outcome))
-    end = moment(now_ms + round(cost.seconds * 1000))
+    end = wall_moment(now_ms + round(cost.seconds * 1000))
     if runs:
         yield f"runs; {duration(cost.seconds)} left, until {end}"
     else:
@@ -207,7 +206,9 @@ def chapters(outcome: ExperimentOutcome) -> tuple[Chapter, ...]:
 
 def _summary(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterator[str]:
     plan = outcome.plan
-    yield one_line(f"{plan.server}; begun {moment(outcome.began_ms)}; plan hash {outcome.hash}, seed {plan.seed}", 300)
+    yield one_line(
+        f"{plan.server}; begun {wall_moment(outcome.began_ms)}; plan hash {outcome.hash}, seed {plan.seed}", 300
+    )
     ended = outcome.ended or "not ended"
     bad = sum(bool(result.reason) for result in outcome.results.values())
     without = f", {bad} of them without figures" if bad else ""
@@ -416,7 +417,7 @@ def _latency_rows(judged: Sequence[Judgement]) -> Iterator[tuple[str, ...]]:
 def _interval(judgement: Judgement | LatencyChange) -> str:
     if judgement.effect is None or judgement.effect.low is None or judgement.effect.high is None:
         return units.UNKNOWN
-    return shares(judgement.effect.low, judgement.effect.high)
+    return share_interval(judgement.effect.low, judgement.effect.high)
 
 
 def _configurations(outcome: ExperimentOutcome) -> Sheet:

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.units import counted, duration
+from pgtop_tune.compare.figure_rows import TOO_SHORT, worded
 from pgtop_tune.compare.sides.figures import BY_ID, LATENCY, TPS, Better
 from pgtop_tune.compare.sides.material import Look, mean_ms, summed
 from pgtop_tune.compare.statement_rows import (
@@ -36,7 +37,6 @@ from pgtop_tune.compare.statistics.switchback import (
     cross_check,
     decide,
 )
-from pgtop_tune.compare.statistics.verdicts import TOO_SHORT, worded
 from pgtop_tune.experiment.attribution import Surroundings, attribution, known_mean, over_all
 from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, QUICK, Arm, ArmBlock, BlockPair
 from pgtop_tune.metrics import sections
@@ -46,8 +46,7 @@ from pgtop_tune.model.absence import Unavailable
 
 # Figures of blocks, and the effect on each: the one that decides, and others, judged together at the end. Pure.
 #
-# One figure decides. The others are looked at once, at the end: Student's interval of the pairs, and Holm's
-# correction
+# One figure decides. The others are looked at once, at the end: Student's interval of the pairs, and Holm's correction
 # for all of them. A gain in one that is a loss in another is a trade.
 
 _LEAST_WAIT: Final = 0.02
@@ -228,8 +227,7 @@ def trade_of(main: FigureEffect, other_effects: Sequence[FigureEffect]) -> str:
 # weights, so that a mix that drifts is no effect. Pure.
 #
 # Set and weights are those of the first four pairs that count, the calls of both arms together: what comes later does
-# not
-# change them. A statement that a block did not see called stands there with its mean of those pairs.
+# not change them. A statement that a block did not see called stands there with its mean of those pairs.
 
 LEAST_COVERED: Final = 0.5
 """Of the execution time of all statements: a set with less says too little."""

@@ -23,7 +23,7 @@ from pgtop_tune.base.units import duration
 from pgtop_tune.bench.housekeeping import CHECKPOINT, PREWARM, TRUNCATE, VACUUM
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.changes.model.change import ParameterChange
-from pgtop_tune.changes.ports import MachineControl, ParameterControl
+from pgtop_tune.changes.ports import MachineControl, ChangeControl
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.switchback.arms import Arm, Arms, BlockPair, check_reaches
@@ -111,7 +111,7 @@ class ForeignLoad:
 # What must not be going on when a switchback begins.
 
 
-async def check_nothing_pending(*controls: ParameterControl | MachineControl) -> None:
+async def check_nothing_pending(*controls: ChangeControl | MachineControl) -> None:
     """Make sure that no change reverts by itself while an experiment measures.
 
     Args:

@@ -57,8 +57,7 @@ from pgtop_tune.model.run_result import SteadyState
 
 # How soon an effect is in force: measured at the changes of the arm, where it is large enough to be seen there. Pure.
 #
-# Shorter blocks reach a verdict sooner, and a large effect shows within the seconds of one change whether it builds
-# up.
+# Shorter blocks reach a verdict sooner, and a large effect shows within the seconds of one change whether it builds up.
 
 _UNTIL: Final = 3
 """Pairs after which lengths stay as they are."""

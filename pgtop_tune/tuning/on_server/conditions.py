@@ -29,11 +29,10 @@ from pgtop_tune.metrics.waits import wait_profile
 from pgtop_tune.tuning.plan import Point
 from pgtop_tune.tuning.search import Evaluation
 
-# What a load that another program drives is like, and when it has become another one: a setting was found for the
-# one before.
+# What a load that another program drives is like, and when it has become another one: a setting was found for the one
+# before.
 #
-# Two numbers of the server: transactions per second, and how the time of active sessions is divided among waits.
-# Pure.
+# Two numbers of the server: transactions per second, and how the time of active sessions is divided among waits. Pure.
 
 WINDOW_S: Final = 10.0
 LOOKS: Final = 6

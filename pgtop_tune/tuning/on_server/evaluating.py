@@ -1,6 +1,6 @@
 """One evaluation on a server: the candidate and what it would replace by turns, under a load that runs on.
 
-What both arms share stays in force (`standing_values`); what differs is switched by the blocks of an experiment: in one
+What both arms share stays in force (`StandingValues`); what differs is switched by the blocks of an experiment: in one
 run where a reload does, in blocks with restarts where that is what it takes.
 """
 

@@ -28,8 +28,7 @@ from pgtop_tune.tuning.search import Evaluation, Outcome, SearchPhase
 # Runs a search on several servers: evaluations that do not depend on each other at the same time.
 #
 # The search asks for one evaluation after the other. Which ones it will ask for next is found by telling a copy of it
-# what the outcomes under way probably are; those are begun ahead, and count only if the search asks for them. Both
-# arms
+# what the outcomes under way probably are; those are begun ahead, and count only if the search asks for them. Both arms
 # of an evaluation run on one server, so how fast the servers are is in no effect.
 
 _Question: TypeAlias = tuple[SearchPhase, Point, Point]

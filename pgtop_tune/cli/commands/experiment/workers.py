@@ -40,7 +40,7 @@ from pgtop_tune.experiment.plan.results import (
 )
 from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.workers import CellOnServer, DaskWorkers, RunOnServers, UnitFailed
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 from pgtop_tune.runtime.running_experiments import ServerKey
 
 _NAMED: Final = 4

@@ -2,7 +2,7 @@
 
 On a full machine other programs get more CPU time beside the arm that uses less of it, and more of the disk. The
 difference is still attributable where it is beyond what that could have given: in proportion to the load's own, and as
-much again for those who wait for a session that waits.
+much again for sessions that wait for a session that waits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OF_OTHERS: Final[Mapping[str, Metric]] = {
     "foreign_io": IO_OTHERS,
     "own_io": IO_OWN,
 }
-"""By field of `Surroundings`."""
+"""Metrics by field of `Surroundings`."""
 _KEPT: Final = 130
 """Frames that metrics look back over (`catalogue`)."""
 
@@ -107,17 +107,17 @@ class SurroundingsMeter:
 
 
 FOREIGN_POINTS: Final = 5.0
-"""Of all CPU time: others that take so much more beside one arm count."""
+"""Points of all CPU time: others that take so many more beside one arm count."""
 _LEAST_POINTS: Final = 0.5
-"""Less is what ticks cannot tell."""
+"""The fewest points that ticks can tell."""
 _LEAST_TENTH: Final = 0.05
 """Cores; fewer have two digits, so that a difference that counts is never told as 0.0."""
 _LEAST_IO: Final = 1e6
 """Bytes per second that others read and write more: less keeps no disk busy."""
 _OWN_SHARE: Final = 0.05
-"""Of the load's own CPU time or I/O: others that take so much more beside one arm count."""
+"""A share of the load's own CPU time or I/O: others that take so much more beside one arm count."""
 _GRANTED: Final = 2.0
-"""Times what others took more of."""
+"""The allowance for others, times what they took more."""
 
 
 class Surroundings(Struct, frozen=True):
@@ -127,7 +127,7 @@ class Surroundings(Struct, frozen=True):
         foreign: CPU time of programs besides server, load and this one, stolen time included.
         steal: CPU time that the hypervisor gave to others.
         own_cpu: CPU time of server, load and this program.
-        cpus: Of the machine; 0 where not known.
+        cpus: The CPUs of the machine; 0 where not known.
         foreign_io: Read and written by other programs, bytes per second.
         own_io: The same of server, load and this program.
     """
@@ -175,10 +175,10 @@ class _Source(Struct, frozen=True):
     """A resource that other programs can take.
 
     Attributes:
-        use_of_others: Of other programs.
-        own_use: Of the load.
+        use_of_others: The use of other programs.
+        own_use: The load's own use.
         counts: Whether so much more counts, of so much of the load's own.
-        more_words: So much more, on so many CPUs, in words that end in "more".
+        more_words: The surplus, on so many CPUs, in words that end in "more".
     """
 
     use_of_others: Callable[[Surroundings], float | None]
@@ -238,7 +238,7 @@ def attribution(
     Args:
         a, b: Runs or blocks of either arm.
         low, high: Interval of B / A - 1; without one nothing is claimed yet, and what others took is the remark.
-        names: Of the arms.
+        names: The names of the arms.
     """
     logs = None if low is None or high is None else (math.log1p(low), math.log1p(high))
     if logs is not None and not higher_is_better:

@@ -35,9 +35,9 @@ class StandingValues:
 
     Args:
         door: Makes and reverts the server's half.
-        before: Told the id of a set before it is made.
+        before: A callback with the id of each set before it is made.
         reason: Begins what the journal says of them.
-        machine: As the door, of the machine's half; None where no value is a setting of it.
+        machine: The door of the machine's half; None where no value is a setting of it.
         settings: Names that are settings of the machine.
     """
 
@@ -107,7 +107,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}")
 _FORM: Final = "write --configuration 'big: work_mem=64MB jit=off'; 'now:' is the server as it is"
 _MOST: Final = 20
 _MARGIN_S: Final = 3600.0
-"""Beyond the run and its warm-up, before values revert by themselves: a vacuum of a large data set takes its time."""
+"""The time beyond run and warm-up before values revert by themselves: vacuum of a large data set takes long."""
 _REFUSED: Final = {
     "internal": ("cannot be changed", "leave it out"),
     "postmaster": ("takes a restart of the server", "`pgtop-tune experiment run` takes a plan with restarts"),
@@ -120,7 +120,7 @@ class Configuration(Struct, frozen=True):
 
     Attributes:
         name: Stands in tables and records.
-        values: By parameter; empty is the server as it is.
+        values: The values by parameter; empty is the server as it is.
     """
 
     name: str
@@ -167,7 +167,7 @@ def check_configurations(
     """Refuse what a series cannot put into force.
 
     Args:
-        parameters: What the server has, by name in lower case; each name is there.
+        parameters: The server's parameters, by name in lower case; each name is there.
 
     Raises:
         UsageProblem: A value that the server would not take, that can lose data, or that takes a restart; or runs
@@ -194,9 +194,9 @@ class ConfiguredRuns:
     """Puts the configuration of each run into force, and tells whether it stayed there. Implements `RunConfigurations`.
 
     Args:
-        configurations: Of the series.
+        configurations: The configurations of the series.
         control: The server's parameters.
-        before: What precedes each run.
+        before: The steps before each run.
     """
 
     def __init__(self, configurations: Sequence[Configuration], control: ChangeControl, before: BeforeEachRun) -> None:

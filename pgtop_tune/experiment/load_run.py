@@ -43,9 +43,9 @@ class RunCell(Struct, frozen=True):
     """One run to be made.
 
     Attributes:
-        profile: What runs, where the spec has no scripts of its own.
-        spec: With everything the profile leaves open filled in.
-        scripts: For the record.
+        profile: The profile that runs, where the spec has no scripts of its own.
+        spec: The load with everything that the profile leaves open filled in.
+        scripts: The scripts, for the record.
         configuration: Name of the parameters' values that are in force; "" for the server as it is.
     """
 
@@ -62,7 +62,7 @@ class RunCell(Struct, frozen=True):
 
     @property
     def dataset(self) -> str:
-        """Return the data set the scripts run on; "" when nobody knows."""
+        """Return the data set that the scripts run on; "" where it is not known."""
         return "" if self.spec.scripts else self.profile.dataset or ("pgbench" if self.profile.builtin else "")
 
 
@@ -72,7 +72,7 @@ class BeforeEachRun(Struct, frozen=True):
     Attributes:
         housekeeping: Steps, see `bench.housekeeping`.
         warm_up_s: The same load for so long, thrown away; 0 for none.
-        quiet_deadline_s: How long quiet is waited for.
+        quiet_deadline_s: The longest wait for quiet.
     """
 
     housekeeping: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ def shows_connections(interval: Interval) -> bool:
 
 
 def connection_room(interval: Interval, clients: int) -> str:
-    """Return why some clients will get no connection of this server, with numbers; "" if all fit or nobody knows.
+    """Return why some clients will get no connection, with numbers; "" if all fit, or if that is not known.
 
     Source: max_connections less superuser_reserved_connections and reserved_connections (16), neither of which binds
     a superuser, and the second no member of pg_use_reserved_connections, less the sessions that are there.
@@ -205,9 +205,9 @@ class UnderWay(Struct, frozen=True):
     """A run that was started.
 
     Attributes:
-        number: Of the run, as frames have it.
-        asked_run, facts: For its record.
-        before: What the server had counted of statements, where that is asked for.
+        number: The number of the run, as frames have it.
+        asked_run, facts: The request and the facts, for its record.
+        before: The server's counters of statements before the run, where these are asked for.
     """
 
     number: int
@@ -224,7 +224,7 @@ class LoadRun:
         keeper: The frames.
         open_sql_session: SQL on the server that is watched.
         told: Takes what is going on, one line.
-        configurations: Of the cells; None where no cell has one.
+        configurations: The configurations of the cells; None where no cell has one.
         one_server: Its runs are compared with each other: another server in place of the first one is refused.
         restarts: Somebody restarts the server between them on purpose.
     """
@@ -285,11 +285,11 @@ class LoadRun:
             return ""
 
     async def start(self, cell: RunCell, before: BeforeEachRun = NOTHING_BEFORE) -> UnderWay:
-        """Start a run that somebody else ends.
+        """Start a run that the caller ends.
 
         Args:
             cell: The load.
-            before: What precedes it, but for a warm-up; nothing: the run starts at once, as it stands.
+            before: Steps that precede it, but for a warm-up; without any, the run starts at once.
 
         Raises:
             LoadProblem: It cannot be started, or would surely die of a limit; with the numbers.
@@ -538,7 +538,7 @@ class LoadRun:
         """Say what stands in the way to the target.
 
         Raises:
-            LoadProblem: The run would surely die of it, or nobody answers there.
+            LoadProblem: The run would surely die of it, or no server answers there.
         """
         if not cell.target.direct and not self._runner.machine and (problem := await unreachable(cell.target.endpoint)):
             raise LoadProblem(problem, "the endpoint does not answer, or listens elsewhere")

@@ -52,7 +52,7 @@ from pgtop_tune.runtime.load_control import (
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 FreeBytes = Callable[[SqlSession], Awaitable[Callable[[str], int | str]]]
-"""What says the bytes available at a directory of the server's machine, or why they cannot be known."""
+"""A function that opens another: directory of the server's machine → free bytes, or why they are not known."""
 
 _MOST_JOBS: Final = 4
 _UNLIKELY: Final = "make it smaller, or free some space"
@@ -62,10 +62,10 @@ class SeenDataSet(Struct, frozen=True):
     """Findings of a look at one data set.
 
     Attributes:
-        title: What would be made.
-        estimated_bytes: Of it; 0 where nothing is to be made.
-        freed_bytes: Of what is there.
-        dropped, note: As `MakingPreview`.
+        title: The name of the data set that would be made.
+        estimated_bytes: Its size; 0 where nothing is to be made.
+        freed_bytes: The size of the tables that are there.
+        dropped, note: The same as in `MakingPreview`.
     """
 
     title: str
@@ -157,7 +157,7 @@ class DataSetService:
     Args:
         endpoint: The server in pgbench's words, as it is when asked.
         open_sql_session: Opens a session on it.
-        free_bytes: Of the disk of its data.
+        free_bytes: The free space on the disk of its data.
         pgbench: The one to use; None finds the newest.
     """
 
@@ -264,7 +264,7 @@ def _scale(text: str) -> int:
 
 
 _RECORD_S: Final = 3.0
-"""The record of a stopped run takes a frame; nobody waits longer for it."""
+"""The longest wait for the record of a stopped run, which takes a frame."""
 _BUSY: Final = {
     "run": "a load is running",
     "steps": "steps of a load are running",
@@ -276,11 +276,11 @@ class LoadService:
     """Implements `LoadControl`.
 
     Args:
-        runner: pgbench, used by nobody else.
+        runner: pgbench, for this service alone.
         keeper: A sink of the engine.
         open_sql_session: SQL on the server that is watched.
-        datasets: What loads run on.
-        endpoint: Where a load goes, as it is when asked.
+        datasets: The data sets that loads run on.
+        endpoint: The address of a load, as it is when asked.
     """
 
     def __init__(

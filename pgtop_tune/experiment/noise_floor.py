@@ -57,7 +57,7 @@ class SeenInTime(Struct, frozen=True):
     """The differences that pairs of blocks show in a time.
 
     Attributes:
-        sentence: For the operator.
+        sentence: The answer for the operator.
         needed_s: What an experiment needs where the time shows not even twice as much; None where it does, and where
             the most pairs do not suffice.
         hopeless: Whether the time shows not even twice as much.
@@ -72,9 +72,9 @@ def seen_in(floor: NoiseFloor, for_s: float, pair_s: float, quick_s: float) -> S
     """Return the smallest difference that the always-valid interval of so many pairs excludes. Pure.
 
     Args:
-        for_s: For pairs.
-        pair_s: Of one.
-        quick_s: Of one with a large effect that is there at once.
+        for_s: The time for pairs.
+        pair_s: The length of a pair.
+        quick_s: The length of a pair with a large effect that is there at once.
     """
     differ = f"pairs of blocks of this load differ by {100.0 * floor.pair_sd:.1f} %"
     if _smallest(floor, for_s, quick_s) < _TWICE:
@@ -106,9 +106,9 @@ _BEFORE_S: Final = 300
 _SETTLING_S: Final = 5
 _NOTICED_S: Final = 2
 _DRIFT: Final = 0.04
-"""In ten minutes: as the regression of `statistics.before_after` allows."""
+"""The drift in ten minutes that the regression of `statistics.before_after` allows."""
 _DEGREES: Final = 16
-"""Of both sides of its last look."""
+"""Degrees of freedom of both sides of its last look."""
 _DRIFT_S: Final = 600.0
 
 
@@ -117,7 +117,7 @@ class SecondSeen(Struct, frozen=True):
 
     Attributes:
         writing: A checkpoint wrote; None where that is not known.
-        foreign_cpu: Of other programs, per cent of all cores; None where that is not known.
+        foreign_cpu: The CPU time of other programs, per cent of all cores; None where that is not known.
     """
 
     writing: bool | None
@@ -125,14 +125,14 @@ class SecondSeen(Struct, frozen=True):
 
 
 Seen = dict[int, SecondSeen]
-"""By second since the run began."""
+"""Weights by second since the run began."""
 
 
 class Floor(Struct, frozen=True):
     """Findings of a continuous run.
 
     Attributes:
-        kept: For the noise store.
+        kept: The floor for the noise store.
         paired: The verdict on its pairs: the same against itself.
         left_out: Pairs that a checkpoint made unlike.
         doubts: Ids of what speaks against the run.
@@ -149,7 +149,7 @@ class Visible(Struct, frozen=True):
 
     Attributes:
         share: The difference.
-        pairs: Of a switchback; None beyond 400.
+        pairs: The pairs of a switchback; None beyond 400.
         runs: On each side; None beyond 100.
         before_after: Whether the title can see it at its last look.
     """
@@ -184,8 +184,8 @@ def floor_of(run: ComparedRun, seconds_seen: Seen, coin: random.Random) -> Floor
     """Return the floor that a continuous run shows.
 
     Args:
-        seconds_seen: What weighed on its seconds.
-        coin: Which block of a pair is called B.
+        seconds_seen: The weights on its seconds.
+        coin: The coin that decides which block of a pair is called B.
 
     Raises:
         RecordingProblem: It is too short.
@@ -256,7 +256,7 @@ def visible(floor: NoiseFloor | None, noise: RunNoise | None) -> tuple[Visible, 
 
     Args:
         floor: None where no continuous run was measured.
-        noise: How runs differ; None where that is not known.
+        noise: The differences of runs; None where they are not known.
     """
     half = None if floor is None else before_after_half(floor.variance)
     return tuple(

@@ -28,7 +28,7 @@ _WORDS: Final = re.compile(
     r"(?P<host>\[[^\]]+\]|/[^:]*|[^:/@]*)(?::(?P<port>\d{1,5}))?(?:/(?P<database>[^/]+))?", re.ASCII
 )
 _NO_HOST: Final = re.compile(r"[\s=]")
-"""In a keyword string of libpq, and in no name of a host."""
+"""Characters of a keyword string of libpq, which no name of a host has."""
 _HINT: Final = "write --endpoint NAME=HOST:PORT/DATABASE, or NAME=postgresql://…"
 
 
@@ -36,8 +36,8 @@ class EndpointWords(Struct, frozen=True):
     """An endpoint as typed.
 
     Attributes:
-        name: In tables and records.
-        address: What was said of where it is; the connection options count for the rest.
+        name: The name in tables and records.
+        address: The address as typed; the connection options count for the rest.
     """
 
     name: str
@@ -48,7 +48,7 @@ class LoadTarget(Struct, frozen=True):
     """An endpoint, resolved.
 
     Attributes:
-        name: In tables and records.
+        name: The name in tables and records.
         direct: It is the very server that is watched.
         elsewhere: It surely leads to another server.
     """
@@ -80,7 +80,7 @@ def parse_endpoint(text: str) -> EndpointWords:
     return EndpointWords(name, OtherAddress(host=host, port=port, database=database))
 
 
-# What can be known before a run through a pooler starts: who in the path will refuse its clients, and with what.
+# Limits that are known before a run through a pooler starts: what in the path will refuse its clients.
 #
 # Rows of a table, each a pure function of the facts. What a run would surely die of refuses it; everything else is said
 # with its numbers, and the run may still show it: a failed run is a result.
@@ -89,7 +89,7 @@ _SHARED: Final = frozenset({"transaction", "statement"})
 """Pool modes in which the next statement of a client may run in another session."""
 _PROXY: Final = "haproxy"
 _MOST_CONNECTIONS_PER_S: Final = 5_000.0
-"""More than pgbench opens without a rate: the server starts a process for each."""
+"""The most that pgbench opens without a rate: the server starts a process for each."""
 _OWN_FILES: Final = 16
 """Listening sockets, log, pipes, epoll of a pooler or proxy."""
 
@@ -101,7 +101,7 @@ class PathLimit(Struct, frozen=True):
         id: Stable: "prepared-pooling".
         refuses: Whether the run is not begun.
         reason: One sentence with the numbers.
-        advice: What to do.
+        advice: The remedy.
     """
 
     id: str
@@ -116,16 +116,16 @@ class PathFacts(Struct, frozen=True):
     Attributes:
         clients: pgbench's -c.
         protocol: pgbench's -M.
-        database, user: As the pooler will see them.
-        console: Of the pooler in the path; None without one, or where it does not answer.
+        database, user: Database and user as the pooler will see them.
+        console: The console of the pooler in the path; None without one, or where it does not answer.
         unreserved: Connections of the server that are not reserved; None where it is not known.
-        processes: Those that accept the connections of the path, as far as they are ours to look at.
+        processes: The processes that accept the connections of the path, as far as they are ours to look at.
         tcp: The load is sent to an address and not to a Unix socket.
-        loopback: That address is this machine's loopback.
+        loopback: The address is this machine's loopback.
         connects: A connection for each transaction (-C).
         rate_per_s: Transactions per second asked for; None for as many as it goes.
-        seconds: How long it runs; None until stopped.
-        ports: Of the machine pgbench runs on; None where they are not known.
+        seconds: The length of the run; None until stopped.
+        ports: The ports of pgbench's machine; None where they are not known.
     """
 
     clients: int
@@ -307,7 +307,7 @@ _NEEDS: Final[Mapping[str, Callable[[PathFacts], int]]] = {
     _PROXY: lambda facts: 2 * facts.clients + _OWN_FILES,
     "postgres": lambda facts: _BACKEND_FILES,
 }
-"""Program → files it needs; of others nobody knows."""
+"""Program → files it needs; of other programs that is not known."""
 
 RULES: Final[tuple[Callable[[PathFacts], Iterator[PathLimit]], ...]] = (_prepared, _clients, _sizes, _files, _ports)
 
@@ -349,7 +349,7 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
     """Return what is known of the way to the target.
 
     Args:
-        target: Where the load is sent.
+        target: The target of the load.
         spec: The load.
         interval: The newest frames, with the poolers and the server's parameters.
         from_here: pgbench runs on this machine.

@@ -72,7 +72,7 @@ def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) 
     """Return the limit that is reached first; None where none is known that these waits leave as it is.
 
     Args:
-        reach: As `advice.reach.reach_of` gives it.
+        reach: Beginnings of labels, of `advice.reach.reach_of`.
     """
     saved_ms = sum(part.ms for part in budget.parts if part.label not in (CPU, QUEUE) and reached(part.label, reach))
     caps = [
@@ -135,25 +135,25 @@ SCORED: Final = 20
 """The newest trials, of which the score is."""
 _FEWEST_TRIALS: Final = 2
 _SURE: Final = 0.02
-"""Beyond the bound by which a measurement may be: its own uncertainty, and the samples'."""
+"""The share by which a measurement may be beyond the bound: its own uncertainty, and the samples'."""
 _NOTHING: Final = 0.04
 """A bound below which no change of these parameters is worth an experiment."""
 _FELT: Final = 0.01
-"""Of a transaction without its waits for others: what is saved below is not felt by those who wait for it."""
+"""A share of a transaction without its waits for others: smaller savings do not shorten those waits."""
 _MOST: Final = 10.0
-"""As a share: a bound above says nothing."""
+"""A share: a bound above it says nothing."""
 
 
 class Trial(Struct, frozen=True):
     """One experiment that was made on this server.
 
     Attributes:
-        names: Of the parameters, ascending.
-        values: From A to B, in the order of the names.
-        load: In words.
+        names: The names of the parameters, ascending.
+        values: The values from A to B, in the order of the names.
+        load: The load, in words.
         at_ms: Milliseconds since the epoch.
         relative, low, high: Effect on throughput, with its interval; None where there was none.
-        predicted: What was predicted before; None where nothing was.
+        predicted: The prediction before it; None where there was none.
     """
 
     names: tuple[str, ...]
@@ -171,12 +171,12 @@ class Prediction(Struct, frozen=True):
 
     Attributes:
         most: More throughput at best, as a share; None where the parameters have no bound here.
-        removable_ms, of_ms: Of a transaction.
+        removable_ms, of_ms: Milliseconds of a transaction.
         waits: (label, ms) of it, largest first.
-        by: What is at its limit then, where that bounds it and not the waits: "the CPUs are full"; else "".
+        by: The limit that bounds it in place of the waits: "the CPUs are full"; else "".
         likely: Median of earlier trials, as a share; None with fewer than two.
         likely_low, likely_high: The smallest and the largest of them.
-        trials: How many there were.
+        trials: The number of earlier trials.
     """
 
     most: float | None
@@ -208,11 +208,11 @@ def predict(
     """Predict what changing these parameters can bring under the load that runs; None where nothing can be said.
 
     Args:
-        interval: Of the load, with a latency budget.
+        interval: Frames of the load, with a latency budget.
         names: Ascending.
-        values: From and to, in the order of the names.
-        trials: Of this server.
-        load: In the words that trials have.
+        values: The values from and to, in the order of the names.
+        trials: The trials of this server.
+        load: The load in the words that trials have.
     """
     budget = latency_budget(interval)
     if budget is None or not budget.measured:

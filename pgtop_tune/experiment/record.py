@@ -30,7 +30,7 @@ from pgtop_tune.model.run_result import (
 
 _FAILURES: Final = ("serialization", "deadlock")
 _AS_SHIPPED: Final = ("default", "override", "client", "session")
-"""pg_settings.source of what nobody has set for the server."""
+"""Values of pg_settings.source of parameters that are not set for the server."""
 
 
 class AskedRun(Struct, frozen=True):
@@ -40,7 +40,7 @@ class AskedRun(Struct, frozen=True):
         endpoint: Name.
         profile: Name; "" where the operator gave scripts.
         configuration: Name; "" for the server as it was.
-        command: As it would run; the record of a run that never began has it too.
+        command: The command as it would run; the record of a run that never began has it too.
     """
 
     endpoint: str

@@ -111,7 +111,7 @@ class Repeats:
 
     Args:
         cells: Each once.
-        wish: How often.
+        wish: The number of runs.
 
     Attributes:
         order: Number of the cell of each run so far.
@@ -217,9 +217,9 @@ def load_before(facts: Sequence[Fact], cell: RunCell, *, several: bool, machine:
     """Return the fingerprint that a cell's noise is kept under, before its first run; None where too little is known.
 
     Args:
-        facts: Of the server, its machine and its data.
+        facts: Facts of the server, its machine and its data.
         several: Whether the load goes to one of several endpoints.
-        machine: Where pgbench runs; "" beside us.
+        machine: The machine of pgbench; "" beside us.
     """
     spec = cell.spec
     run = ComparedRun(
@@ -260,8 +260,8 @@ def check_goal(
     """Refuse a goal that the known noise of these loads puts out of reach.
 
     Args:
-        loads: Of each cell; None where too little is known.
-        warm_up_s: Before each run.
+        loads: The load of each cell; None where too little is known.
+        warm_up_s: The warm-up before each run.
 
     Raises:
         UsageProblem: Names the runs and the time that it takes.

@@ -50,7 +50,7 @@ class SwitchbackService:
         parameters: The door to the server.
         note: Puts an event into the next frame.
         switching: Takes the names of parameters whose changes are switches of an experiment; empty once it is over.
-        facts: Of server and program, for the record.
+        facts: Facts of server and program, for the record.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class _StateWatch:
             self._tick(f"A/B {state.ending}")
 
     def _tell_spoiled(self, state: SwitchbackState) -> None:
-        """Tell once of each pair in which somebody else changed what is compared: the tape leaves out such changes."""
+        """Tell once of a pair in which another session changed a compared value: the tape leaves that out."""
         pair = state.pairs[-1] if state.pairs else None
         if pair is not None and pair.spoiled and pair.number != self._spoiled:
             self._spoiled = pair.number

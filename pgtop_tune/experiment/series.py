@@ -30,7 +30,7 @@ class Steps(Struct, frozen=True):
 
     Attributes:
         axis: "clients" or "rate".
-        values: In the order in which they are run.
+        values: The values in the order in which they are run.
     """
 
     axis: str
@@ -96,14 +96,14 @@ class Series:
 
     Args:
         run: Makes one run.
-        cells: What is to be measured.
-        before: What precedes each.
+        cells: The runs to be made.
+        before: The steps before each run.
         began: Takes the number of the run from 0, and its cell.
         ended: Takes each result as it comes.
         order: Numbers of the cells in the order of the runs, asked for one by one; None runs each once.
 
     Attributes:
-        results: So far, in order.
+        results: The results so far, in order.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ def cells(
     """Return each endpoint with each profile at each step under each configuration, in this order.
 
     Args:
-        spec: What all runs have in common.
+        spec: The part of the load that all runs share.
         configurations: Their names; "" for the server as it is.
         clients, protocol: None takes what suits the profile; scripts of the operator's run as pgbench runs them.
 

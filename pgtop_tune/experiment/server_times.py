@@ -2,7 +2,7 @@
 
 pgbench -r knows a mean per statement and nothing of how it varies. The server does where pg_stat_statements is loaded:
 two readings of its counters, before and after the run, give mean and standard deviation over the run alone. Its
-minimum and maximum are of all time, and percentiles are nobody's.
+minimum and maximum are of all time, and percentiles are not kept.
 """
 
 from __future__ import annotations

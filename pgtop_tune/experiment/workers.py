@@ -71,7 +71,7 @@ class Distribution:
 
     @property
     def blocks(self) -> int:
-        """Return the number of blocks with cells that nobody has taken: so many servers have work."""
+        """Return the number of blocks with cells that no server has taken: so many servers have work."""
         return sum(bool(cells) for cells in self._blocks.values())
 
     def has_work(self, server: str) -> bool:
@@ -84,7 +84,7 @@ class Distribution:
         return next(iter((*own_keys, *free)), None)
 
     def next(self, server: str) -> Cell | None:
-        """Return the next cell of the server's block, or of one that nobody has; None where there is none now."""
+        """Return the next cell of the server's block, or of a free one; None where there is none now."""
         key = self._key_for(server)
         if key is None:
             return None
@@ -130,9 +130,9 @@ class RunOnServers:
     """Runs what is left of an experiment.
 
     Args:
-        outcome: Of its journal so far.
+        outcome: The outcome of its journal so far.
         log: Its journal, open.
-        servers: That take part.
+        servers: The servers that take part.
         cells: Makes cells.
     """
 
@@ -241,7 +241,7 @@ def run_unit(identity: str, request: bytes) -> bytes:
     """Run one unit, and return its answer, a JSON object: "answer", or "problem" with a "hint".
 
     Args:
-        identity: For `stop_unit`.
+        identity: The name for `stop_unit`.
         request: A JSON object.
     """
     with tempfile.TemporaryDirectory(prefix="pgtop-tune-unit-") as directory:
@@ -354,7 +354,7 @@ class DaskWorkers:
 
         Raises:
             WorkerGone: The worker is not there, or ended meanwhile.
-            UnitFailed: With the worker's reason.
+            UnitFailed: The unit failed; with the worker's reason.
         """
         address = (await self._addresses()).get(server)
         if address is None:

@@ -160,7 +160,7 @@ _ABLATION: Final = 4
 """Evaluations that it leaves for the ablation beyond those that the protocol keeps."""
 _STARTUP: Final = 10
 _STOPPED: Final = -0.7
-"""For the sampler: as bad as half of the throughput."""
+"""The sampler's value of a stopped trial: as bad as half of the throughput."""
 _MOST_REFUSED: Final = 100
 """Candidates in a row that guards forbid, after which there is nothing more to try."""
 

@@ -13,7 +13,7 @@ from pgtop_tune.experiment.prediction import Prediction
 # Where a search may go: knobs with grids of values, and points on them.
 
 Point: TypeAlias = tuple[int, ...]
-"""For each dimension of a space, in its order, the index of a level."""
+"""The index of a level for each dimension of a space, in its order."""
 
 _ALIKE: Final = 1e-6
 """Numbers that differ by a smaller share are one level."""
@@ -23,7 +23,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
     """One knob and the values that a search may give it.
 
     Attributes:
-        name: Of the parameter, or the setting of the machine.
+        name: The name of the parameter, or the setting of the machine.
         levels: Values as typed; those of an ordered dimension rise.
         start: Index of the value in force before the search.
         ordered: Neighbouring levels act alike. Not so for the words of an enum.
@@ -31,7 +31,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
             is 1.4 times the one before.
         restart: A change takes a restart of the server.
         machine: A setting of the operating system: measured in blocks that have a load of their own.
-        group: For the report.
+        group: The group, for the report.
     """
 
     name: str
@@ -59,7 +59,7 @@ class KnobSpace(Struct, frozen=True):
     """The knobs that may be searched.
 
     Attributes:
-        dimensions: In the order of the parameter screen.
+        dimensions: The dimensions in the order of the parameter screen.
         left_out: (knob, why) of those that were asked for, or belong to the group, and cannot be searched.
     """
 
@@ -107,7 +107,7 @@ class Space(Struct, frozen=True, dict=True):
         }
 
     def differing(self, first: Point, second: Point) -> tuple[int, ...]:
-        """Return places of the dimensions that differ."""
+        """Return the indexes of the dimensions that differ."""
         return tuple(axis for axis, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
 
     def differing_names(self, first: Point, second: Point) -> list[str]:
@@ -174,7 +174,7 @@ class Constraint(Struct, frozen=True, kw_only=True):
     Attributes:
         figure: A key of the figures that come with an evaluation.
         most, least: None where there is no such end.
-        unit: Of the figure.
+        unit: The unit of the figure.
     """
 
     figure: str
@@ -200,15 +200,15 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
 
     Attributes:
         space: Without values that a guard forbids outright.
-        budget: In the unit of the costs: evaluations, or seconds.
-        cost: Of one evaluation.
-        restart_cost: Of one evaluation whose two arms differ in a knob that takes a restart.
-        machine_cost: Of one whose arms differ in a setting of the machine, and in none that takes a restart.
-        seed: Of all that is drawn.
+        budget: The budget in the unit of the costs: evaluations, or seconds.
+        cost: The cost of one evaluation.
+        restart_cost: The cost of one evaluation whose two arms differ in a knob that takes a restart.
+        machine_cost: The cost of one whose arms differ in a setting of the machine, and in none that takes a restart.
+        seed: The seed of all that is drawn.
         engine: A name of `tuning.engines`.
         worth: The smallest effect worth having, as a share.
         constraints: All must hold.
-        predictions: By knob, as far as something can be said beforehand.
+        predictions: Predictions by knob, as far as something can be said beforehand.
     """
 
     space: Space

@@ -64,19 +64,19 @@ class SearchResult(Struct, frozen=True, kw_only=True):
 
     Attributes:
         why: One or two sentences.
-        values: Of the knobs to change; empty unless `BETTER`.
-        start: What these knobs had before.
+        values: The values of the knobs to change; empty unless `BETTER`.
+        start: The values of these knobs before.
         confirmed: The only figure of the result; None where nothing was measured so far. Present, too, where the
             winner was not truly better.
         claimed: Log ratio that the search had seen its steps bring; too high, and no result.
         examined: Knobs that the search had changed: which earned it, which went back.
         left_out: Knobs that were not searched, with reasons.
         let_go: Knobs that another session changed meanwhile.
-        changes: Of the conditions meanwhile, in words; the confirmation was made under those behind the last one.
+        changes: Changes of the conditions meanwhile, in words; the confirmation was made after the last one.
         tried, races: The path.
-        predictions: How many predictions were right.
-        spent: Of the budget.
-        evaluation_sd: Of one evaluation's log ratio.
+        predictions: The score of the predictions.
+        spent: The spent part of the budget.
+        evaluation_sd: The deviation of one evaluation's log ratio.
         needed: The budget that it takes, where it was refused for being too small.
     """
 
@@ -159,8 +159,8 @@ class NewConditions(Struct, frozen=True, tag="new_conditions"):
     """The load of another program, or the machine, changed under an evaluation, which has to be made again.
 
     Attributes:
-        words: How.
-        took: What the evaluation took, in the budget's unit.
+        words: The change, in words.
+        took: The cost of the evaluation, in the budget's unit.
     """
 
     words: str
@@ -176,17 +176,17 @@ class ToldOutcome(Struct, frozen=True, tag="told"):
 
 
 Event: TypeAlias = ToldOutcome | Released | NewConditions
-"""What a search is told; the list of them is its journal."""
+"""A thing that a search is told; the list of them is its journal."""
 
 
 class SearchProgress(Struct, frozen=True, kw_only=True):
     """The progress of a search.
 
     Attributes:
-        values: Of the best so far, by knob that differs from the start.
-        evaluations: That were told.
-        spent, budget: In the plan's unit.
-        evaluation_sd: Of one evaluation's log ratio, as known so far.
+        values: The values of the best so far, by knob that differs from the start.
+        evaluations: The evaluations that were told.
+        spent, budget: Budget and its spent part, in the plan's unit.
+        evaluation_sd: The deviation of one evaluation's log ratio, as known so far.
     """
 
     values: dict[str, str]

@@ -39,7 +39,7 @@ from pgtop_tune.tuning.search import (
 # Source: Plackett and Burman, "The Design of Optimum Multifactorial Experiments", Biometrika 33, 1946.
 
 _FIRST_ROWS: Final = {3: "++-", 7: "+++-+--", 11: "++-+++---+-"}
-"""By the number of knobs that a design has room for."""
+"""First rows by the number of knobs that a design has room for."""
 MOST_KNOBS: Final = 11
 STEPS: Final = 2
 """Up and down, in strides."""
@@ -63,7 +63,7 @@ def screen(search: Search, axes: Sequence[int]) -> Asking[tuple[Favoured, ...]]:
     """Return knobs in the order of their effects, the largest first; without effects where rows cannot be tried.
 
     Args:
-        places: At most eleven, the most promising first.
+        axes: At most eleven, the most promising first.
 
     Raises:
         Spent: The budget is over.
@@ -142,7 +142,7 @@ DECIDES: Final = 0.975
 _LATE: Final = 0.75
 """The share of the eight that must still fit in the budget: evaluations that took longer than planned end no search."""
 _BELIEVED: Final = 0.5
-"""Of the search's own claim, which is too high."""
+"""The share of the search's own claim, which is too high, that is believed."""
 
 
 class Confirmed(Struct, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ class Confirmed(Struct, frozen=True, kw_only=True):
         effect, low, high: Log ratio with its 95 % interval.
         evaluations: Fresh ones.
         figures, start_figures: Means of both arms.
-        reason: Why the winner was stopped or breaks a constraint; "".
+        reason: The reason why the winner was stopped or breaks a constraint; "".
     """
 
     effect: float

@@ -68,9 +68,9 @@ def evaluations_needed(sd: float, effect: float, confidence: float, least: int) 
     """Return how many evaluations, from `least` to 500, let a one-sided t test find the effect in four of five cases.
 
     Args:
-        sd: Of one evaluation.
+        sd: The deviation of one evaluation.
         effect: Log ratio, above 0.
-        confidence: Of the test, 0.975 for the lower end of a 95 % interval.
+        confidence: The confidence of the test, 0.975 for the lower end of a 95 % interval.
     """
     for count in range(least, _FARTHEST):
         if (t_quantile(confidence, count - 1) + t_quantile(POWER, count - 1)) * sd / math.sqrt(count) <= effect:
@@ -98,12 +98,12 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     """Wanted: the candidate against what it would replace, by turns.
 
     Attributes:
-        number: From 1.
+        number: The number from 1.
         candidate, against: Points of the plan's space; the same in the noise phase.
-        values, against_values: What the two arms set, by knob; knobs that were let go of are missing.
+        values, against_values: The values of the two arms, by knob, without knobs that were released.
         restart: Going from one arm to the other takes a restart.
         separate: Each block has a load of its own.
-        cost: As the plan has it.
+        cost: The cost by the plan.
         why: One line.
     """
 
@@ -125,9 +125,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
     Attributes:
         effect: ln(candidate / against) of the objective, above 0 where the candidate is better; None if it gave none.
         error: Standard error of the effect from its own pairs of blocks; None where that is not known.
-        figures, against_figures: What constraints ask, of either arm.
-        stopped: Why the candidate was aborted, or did not start; "" if it was measured to the end.
-        took: What it took, in the budget's unit; None where it is what the plan says.
+        figures, against_figures: The figures that constraints ask for, of either arm.
+        stopped: The reason why the candidate was aborted, or did not start; "" if it was measured to the end.
+        took: Its cost, in the budget's unit; None where it is that of the plan.
     """
 
     effect: float | None
@@ -163,10 +163,10 @@ class Raced(Struct, frozen=True, kw_only=True):
 
     Attributes:
         effect: Mean log ratio; None where the candidate was stopped before any was measured.
-        error: Of the mean, from the pooled variance.
+        error: The error of the mean, from the pooled variance.
         low, high: 95 % interval of the log ratio.
         evaluations: Their numbers.
-        reason: Why it was stopped; "".
+        reason: The reason why it was stopped; "".
     """
 
     phase: SearchPhase
@@ -211,16 +211,16 @@ class Search:
 
     Attributes:
         best: The point in force: what candidates have to beat.
-        spread: How evaluations differ, pooled.
+        spread: The pooled spread of evaluations.
         tried: All evaluations, in order.
         races: All that were decided, in order.
         lost: (candidate, against) that were refused.
         beaten: Moves of one knob that lost clearly: not tried again, whatever the other knobs are.
-        claimed: By place, log ratios that the search has seen its steps bring: too high, and only good to order knobs.
-        screened: By place, the screen's effect.
+        claimed: Log ratios by axis that the search has seen its steps bring: too high, and only good to order knobs.
+        screened: The screen's effect by axis.
         let_go: Knobs that another session changed.
-        changes: Of the conditions, in words.
-        kept: Of the budget, for later phases.
+        changes: The changes of the conditions, in words.
+        kept: The part of the budget that later phases keep.
         coin: The only source of chance.
     """
 
@@ -347,9 +347,9 @@ class Favoured(Struct, frozen=True):
     """A knob that an engine may turn.
 
     Attributes:
-        place: In the space.
-        effect: Of the screen's steps up, as a log ratio; None without a screen.
-        rows: Of the screen that the effect is from.
+        axis: The index of its dimension.
+        effect: The effect of the screen's steps up, as a log ratio; None without a screen.
+        rows: The rows of the screen that the effect is from.
     """
 
     axis: int

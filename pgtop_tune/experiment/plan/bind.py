@@ -197,10 +197,10 @@ class ServerView(Struct, frozen=True, kw_only=True):
 
     Attributes:
         server: Words that tell it from any other.
-        facts: For relative values.
-        parameters: By name: those of the plan, max_connections and shared_buffers.
-        names: Of all parameters, for the nearest one.
-        settings: Of the machine by name, or why they cannot be changed.
+        facts: The facts for relative values.
+        parameters: Parameters by name: those of the plan, max_connections and shared_buffers.
+        names: The names of all parameters, to find the nearest one.
+        settings: The settings of the machine by name, or the reason why they cannot be changed.
         reserved: Connections that are not for this role.
         unreachable: Endpoint to the reason.
         refused: Arm to the reason why the server would not start with it.

@@ -31,7 +31,7 @@ from pgtop_tune.experiment.plan.results import CellResult, ExperimentOutcome
 # Latency beside TPS: each figure of a cell against the baseline's, corrected for being several, and trades. Pure.
 
 TITLES: Final = {"latency_ms": "latency avg", "p50_ms": "latency p50", "p99_ms": "latency p99"}
-"""By field of a result."""
+"""Titles by field of a result."""
 _KNOWN_AS: Final = {"tps": "tps", "latency_ms": "tps", "p50_ms": "p50", "p99_ms": "p99"}
 """Figure of the noise store; clients that wait for each other's end have the mean's noise in TPS."""
 
@@ -42,7 +42,7 @@ class LatencyChange(Struct, frozen=True):
     Attributes:
         figure: A field of the results.
         value, baseline: Means of the repeats, ms.
-        verdict: As of TPS.
+        verdict: The verdict, in the words of TPS.
     """
 
     figure: str
@@ -128,7 +128,7 @@ def trade_of(tps_verdict: str, change: float, latencies: Sequence[LatencyChange]
 
     Args:
         tps_verdict: The verdict on TPS.
-        change: Of TPS, as a share.
+        change: The change of TPS, as a share.
     """
     against = {Verdict.BETTER.value: Verdict.WORSE.value, Verdict.WORSE.value: Verdict.BETTER.value}.get(tps_verdict)
     paid = [latency.words for latency in latencies if latency.verdict == against]
@@ -178,7 +178,7 @@ def best_arm(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterato
 
 
 def _broken(outcome: ExperimentOutcome, values: Mapping[str, float]) -> str:
-    """Return the first constraint that is not kept, or of which nobody knows; "" where all are kept."""
+    """Return the first constraint that is not kept, or not known to be; "" where all are kept."""
     for constraint in outcome.plan.constraints:
         value = values.get(constraint.figure)
         if value is None:
@@ -218,7 +218,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
         more_runs: Runs on each side that would decide it; None where it is decided, or beyond 200.
         latencies: Judged beside.
         trade: A gain that is a loss in another figure, in words; "" for none.
-        beside: What others took of the CPUs beside one side, where that explains less than the effect; "" for nothing.
+        beside: The CPU time of others beside one side, where that explains less than the effect; "" for none.
     """
 
     arm: str

@@ -29,7 +29,7 @@ class PlanFacts(Struct, frozen=True, kw_only=True):
     Attributes:
         ram_bytes: Memory the server may use.
         cores: Processors it may use.
-        shared_buffers_bytes: Of the running server.
+        shared_buffers_bytes: The value of the running server.
         advised: Value by parameter and by setting of the machine.
     """
 
@@ -47,9 +47,9 @@ def value_of(name: str, text: str, facts: PlanFacts) -> str:
     """Return the value that a parameter or setting gets.
 
     Args:
-        name: Of it.
-        text: As the plan has it.
-        facts: Of the machine.
+        name: The name of the parameter or setting.
+        text: Its value in the plan.
+        facts: The facts of the machine.
 
     Raises:
         NotToTell: Nothing is advised for it here, or the memory is not known.
@@ -117,7 +117,7 @@ AROUND_BARE_RUN_S: Final = 3.0
 RELOAD_S: Final = 1.0
 _SPARE: Final = 1.1
 JUDGED_S: Final = 30
-"""A shorter run is shown and not judged."""
+"""The shortest run that is judged; a shorter one is only shown."""
 ONCE: Final = "each cell runs once: a drift of the machine looks like an effect; --repeats 4 tells them apart"
 
 
@@ -126,7 +126,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
     Attributes:
         runs: Cells that can run.
-        restarts: Of the server.
+        restarts: The restarts of the server.
         run_s, make_s, restart_s: Seconds by kind; run_s includes warm-up and what surrounds a run.
         disk_bytes: At the most.
     """
@@ -158,8 +158,8 @@ def estimate(plan: BoundPlan, max_wal_bytes: int, stages: tuple[Stage, ...] | No
 
     Args:
         plan: The plan.
-        max_wal_bytes: What WAL may take beside the data.
-        stages: What is left of it; None is all.
+        max_wal_bytes: The most that WAL may take beside the data.
+        stages: The stages that are left; None is all.
     """
     stages_left = plan.stages if stages is None else stages
     arms = {arm.name: arm for arm in plan.arms}
@@ -184,9 +184,9 @@ def refusals(cost: Estimate, limits: Limits, free_bytes: int | None) -> tuple[st
     """Return why a plan does not fit its limits, with the arithmetic.
 
     Args:
-        cost: What it takes.
-        limits: Of the plan.
-        free_bytes: Of the disk of the data; None where it is not known.
+        cost: The cost of the plan.
+        limits: The limits of the plan.
+        free_bytes: The free space on the disk of the data; None where it is not known.
     """
     reasons = []
     if limits.time_s is not None and cost.seconds > limits.time_s:
@@ -205,7 +205,7 @@ FIGURES: Final[tuple[tuple[str, bool], ...]] = (
     ("connect_ms", False),
     ("failed", False),
 )
-"""What an objective or a constraint may be about, and whether more of it is better."""
+"""Figures of objectives and constraints, and whether more is better."""
 OWN_DATABASE: Final = "own"
 CURRENT_DATABASE: Final = "current"
 
@@ -238,7 +238,7 @@ class PlanConstraint(Struct, frozen=True):
     """A figure that must not get past a limit.
 
     Attributes:
-        figure: Of `FIGURES`.
+        figure: A name of `FIGURES`.
         most: Whether the limit is an upper one.
     """
 
@@ -260,11 +260,11 @@ class PlanChoices(Struct, frozen=True, kw_only=True):
     Attributes:
         threads: pgbench's -j; 0 is one per core.
         protocol: pgbench's -M; "" is the profile's own.
-        housekeeping: Before each run.
+        housekeeping: The steps before each run.
         init_steps: pgbench's -I.
         data_per_configuration: Whether each configuration makes the data set anew, and its steps are results.
         database: "own" makes and drops one; "current" is the one of the connection.
-        objective: Of `FIGURES`.
+        objective: A name of `FIGURES`.
     """
 
     name: str
@@ -289,10 +289,10 @@ class ExperimentPlan(PlanChoices, frozen=True, kw_only=True):
         configurations: The baseline is one of them.
         page_sizes: "4kB", "2MB", "1GB"; each is a dimension that takes a restart. Empty leaves them alone.
         scales: pgbench's, as typed: "1000", "75% of shared_buffers".
-        clients: As typed: "16", "4 per core".
-        seed: Of the order; None makes one of the file's text.
+        clients: The clients as typed: "16", "4 per core".
+        seed: The seed of the order; None makes one of the file's text.
         time_s: Length of a run.
-        text: Of the file, for the hash, the seed and lines.
+        text: The text of the file, for the hash, the seed and lines.
         file: Its name.
     """
 
@@ -313,11 +313,11 @@ class PlanArm(Struct, frozen=True, kw_only=True):
     """A configuration with a page size, resolved for one server.
 
     Attributes:
-        name: As tables have it.
-        configuration, page_size: What it is made of; page_size is "" where the plan has none.
+        name: The name in tables.
+        configuration, page_size: The parts of the arm; page_size is "" where the plan has none.
         parameters, settings: (name, value), absolute.
         restart: Whether the server has to be restarted for it.
-        impossible: Why it cannot be made here; its cells are results with this reason. "" where it can.
+        impossible: The reason why it cannot be made here; its cells are results with this reason. "" where it can.
     """
 
     name: str
@@ -338,9 +338,9 @@ class Cell(Struct, frozen=True, kw_only=True):
     """One run.
 
     Attributes:
-        number: From 1, in the order of running.
-        repeat: From 1.
-        impossible: Why it cannot run; "" where it can.
+        number: The number from 1, in the order of running.
+        repeat: The number of the repeat, from 1.
+        impossible: The reason why it cannot run; "" where it can.
     """
 
     number: int
@@ -363,7 +363,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     """Cells for which the server stays as it is.
 
     Attributes:
-        number: From 1, in the order of running.
+        number: The number from 1, in the order of running.
         make_data: Whether the data set is made anew in it.
     """
 
@@ -379,11 +379,11 @@ class BoundPlan(PlanChoices, frozen=True, kw_only=True):
 
     Attributes:
         server: "PostgreSQL 18.0, system 7…": another server is another experiment.
-        seed: Of the order.
+        seed: The seed of the order.
         scripts: (profile, what its scripts are: hashes or the builtin's name).
         unsafe: Whether values that are not safe were allowed, but for those that run code.
         confirmed: Names of parameters whose values were allowed to run code.
-        stages: In order.
+        stages: The stages in their order.
     """
 
     server: str

@@ -141,7 +141,7 @@ def parse_plan(text: str, where: str = "plan") -> ExperimentPlan:
     """Return a plan from its text.
 
     Raises:
-        UsageProblem: With the line.
+        UsageProblem: It is no plan; with the line.
     """
     try:
         tables = tables_of(text)
@@ -157,7 +157,7 @@ class _PlanKey(Struct, frozen=True):
 
     Attributes:
         kind: Type of TOML's value, for msgspec.
-        takes: What a message says of it, behind its name.
+        takes: The rest of a message, behind the name of the key.
         read: Makes the plan's value; raises ValueError or a PgtopError.
     """
 
@@ -292,7 +292,7 @@ def _type_of(table: str) -> Any:
 
 _PLAN: Final = _type_of("")
 _STEP: Final = re.compile(r"\.(\w+)|\[(\d+)\]")
-"""In msgspec's path to a value."""
+"""A part of msgspec's path to a value."""
 
 
 class _Reader:

@@ -39,7 +39,7 @@ def shown_plan(outcome: ExperimentOutcome, now_ms: int, *, under_way: bool) -> E
     """Return the state for screens: cells, time, and the best arm so far against the baseline.
 
     Args:
-        outcome: Of its journal.
+        outcome: The outcome of its journal.
         now_ms: Milliseconds since the epoch.
         under_way: Whether it goes on.
     """
@@ -125,7 +125,7 @@ def status_lines(outcome: ExperimentOutcome, now_ms: int, *, runs: bool) -> Iter
     """Yield how far an experiment is.
 
     Args:
-        outcome: Of its journal.
+        outcome: The outcome of its journal.
         now_ms: Milliseconds since the epoch.
         runs: Whether a process holds its journal.
     """

@@ -26,7 +26,7 @@ from pgtop_tune.model.run_result import RunResult, RunVerdict
 
 # The journal of an experiment: JSON lines, only appended to, each on the disk before its step is made.
 #
-# A line that a crash cut off is left out, and cut off from the file by the next one who writes.
+# A line that a crash cut off is left out, and cut off from the file by the next process that writes.
 
 FILE: Final = "journal.jsonl"
 RUNS: Final = "runs"
@@ -74,7 +74,7 @@ class ExperimentLog:
     """The journal open for writing, by one process at a time.
 
     Attributes:
-        directory: Of the experiment.
+        directory: The directory of the experiment.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -196,23 +196,23 @@ def is_running(directory: Path) -> bool:
 _REASON: Final = 160
 COMPLETE: Final = "complete"
 ABANDONED: Final = "abandoned"
-"""How an experiment ends for good."""
+"""The two final endings of an experiment."""
 
 
 class CellResult(Struct, frozen=True, kw_only=True):
     """One cell.
 
     Attributes:
-        number: Of the cell.
-        reason: Why there are no figures; "" where there are. Foreign text.
-        transactions, failed, latency_ms, connect_ms, tps, p50_ms, p99_ms: As in pgbench's report and the log.
+        number: The number of the cell.
+        reason: The reason why there are no figures; "" where there are. Foreign text.
+        transactions, failed, latency_ms, connect_ms, tps, p50_ms, p99_ms: Figures of pgbench's report and the log.
         within: Variance of the logarithm of tps from the run's own seconds.
         bound: "the data disk vda: …", "" where no disk was the limit.
-        doubts: What speaks against it; notes are in the record.
-        seconds: How long it was measured.
+        doubts: Reasons to doubt it; notes are in the record.
+        seconds: The measured time.
         record: Name of the run's record.
         cpu: While it ran.
-        known: By figure of the noise store, how earlier runs of this machine and load differed.
+        known: The known differences of earlier runs of this machine and load, by figure of the noise store.
         server: Name of the server that made it, where there are several; "" for the one of the plan.
     """
 
@@ -301,20 +301,20 @@ class ExperimentOutcome(Struct, frozen=True, kw_only=True):
     """All that an experiment came to so far.
 
     Attributes:
-        id: Of the experiment: its directory's name.
-        plan: What runs.
-        hash: Of the plan.
-        results: By number of the cell.
-        made: By number of the stage.
+        id: The name of the experiment's directory.
+        plan: The plan that runs.
+        hash: The hash of the plan.
+        results: The results by number of the cell.
+        made: The data sets by number of the stage.
         running: Number of the cell that has begun last and not ended; None without one.
         sets: Ids of change sets that were begun and not ended, oldest first.
-        database: That was made for it and not dropped; "" without one.
+        database: The database that was made for it and not dropped; "" without one.
         tables: Whether pgbench's tables were made in a database of the operator's, and not dropped.
-        table_oids: Of them; empty while they are being made.
+        table_oids: The oids of these tables; empty while they are being made.
         began_ms: Wall clock of its begin, milliseconds since the epoch.
-        ended: How it ended: "complete", or why it stopped; "" while it runs, or was killed.
+        ended: The ending: "complete", or why it stopped; "" while it runs, or was killed.
         server: Parameters of the server as they were at first, between its arms; empty before.
-        spent_s: For which it ran so far; the time between a stop and `resume` does not count.
+        spent_s: The time for which it ran so far; the time between a stop and `resume` does not count.
         workers: Names of the servers that it was begun on, where there are several.
     """
 

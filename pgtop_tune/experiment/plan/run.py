@@ -62,11 +62,11 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_result import RunResult, as_json
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
-# What somebody else does to the server while an experiment runs: it is restarted, or a parameter is changed.
+# Acts of other sessions while an experiment runs: a restart of the server, a change of a parameter.
 
 _NAMED: Final = 5
 STARTED: Final = ""
-"""No parameter has this name: under it stands when the server was started."""
+"""The key under which a state has the start of the server: no parameter has this name."""
 _STATE: Final = """
 SELECT '', extract(epoch FROM pg_postmaster_start_time())::text
 UNION ALL
@@ -133,9 +133,9 @@ class ExperimentParts(Struct, frozen=True, kw_only=True):
         load: Makes runs.
         keeper: Its frames.
         cpu: CPU time while loads run.
-        doors: To server and machine.
-        targets: By name of the endpoint.
-        profiles: By name.
+        doors: The doors to server and machine.
+        targets: The targets by name of the endpoint.
+        profiles: The profiles by name.
         open_sql_session: On the database of the experiment.
         make_data: Makes pgbench's tables at a scale, with the steps of the plan.
         free_bytes: On the disk of the data; None where it is not known.
@@ -182,9 +182,9 @@ class StageData:
     """Makes data sets.
 
     Args:
-        outcome: Of the experiment so far.
+        outcome: The outcome so far.
         log: Its journal, open.
-        parts: Of the session.
+        parts: The parts of the session.
     """
 
     def __init__(self, outcome: ExperimentOutcome, log: ExperimentLog, parts: ExperimentParts) -> None:
@@ -261,7 +261,7 @@ def made_here(facts: PgbenchFacts, oids: Collection[int]) -> bool:
     """Return whether these tables are those that an experiment made, or was making when it was killed.
 
     Args:
-        oids: Of the tables that it made; empty where it was killed on the way: then only what is not whole is its own.
+        oids: The oids of the tables that it made; empty after a kill on the way: then incomplete tables are its own.
     """
     if oids:
         return set(facts.tables) <= set(oids)
@@ -272,14 +272,14 @@ def made_here(facts: PgbenchFacts, oids: Collection[int]) -> bool:
 
 _SLACK_S: Final = 3600.0
 _WATCHDOG_S: Final = 180.0
-"""How long what an earlier process has left is waited for, before it is put back from here."""
+"""The longest wait for the revert watchdog of an earlier process, before its values are put back from here."""
 
 
 class NotMade(Exception):
     """An arm cannot be made here; nothing is changed.
 
     Attributes:
-        reason: In the server's words.
+        reason: The reason in the server's words.
     """
 
     def __init__(self, reason: str) -> None:
@@ -291,9 +291,9 @@ class ArmsInForce:
     """The change sets of an experiment, in its journal before they are made.
 
     Args:
-        plan: With the arms.
+        plan: The plan with the arms.
         log: The journal, open.
-        parts: Of the session.
+        parts: The parts of the session.
     """
 
     def __init__(self, plan: BoundPlan, log: ExperimentLog, parts: ExperimentParts) -> None:
@@ -451,7 +451,7 @@ def bound_by(frames: Sequence[Frame]) -> str:
 
 
 SPARE_BYTES: Final = 256 * 2**20
-"""With less free on the disk of the data the experiment stops."""
+"""The least free space on the disk of the data: with less the experiment stops."""
 _NO_SPACE: Final = "No space left on device"
 
 
@@ -459,9 +459,9 @@ class ExperimentRun:
     """Runs what is left of an experiment, in the engine's loop.
 
     Args:
-        outcome: Of its journal so far.
+        outcome: The outcome of its journal so far.
         log: Its journal, open.
-        parts: Of the session.
+        parts: The parts of the session.
     """
 
     def __init__(self, outcome: ExperimentOutcome, log: ExperimentLog, parts: ExperimentParts) -> None:
@@ -630,7 +630,7 @@ def check_time(outcome: ExperimentOutcome, began_s: float) -> None:
     """Raise Stopped where the time of the plan is over.
 
     Args:
-        outcome: What earlier processes took counts; the time between them does not.
+        outcome: The outcome so far: its time counts, the time between two processes does not.
         began_s: When this one began, by `time.monotonic`.
     """
     limit_s, took_s = outcome.plan.limits.time_s, outcome.spent_s + time.monotonic() - began_s

@@ -70,7 +70,7 @@ class Lengths(Struct, frozen=True):
 
     Attributes:
         settle_s: Left out after the arm changed.
-        measured_s: That count.
+        measured_s: The seconds that count.
     """
 
     settle_s: float
@@ -88,7 +88,7 @@ def lengths(settle_s: float = SETTLE_S) -> Lengths:
 
 
 QUICK: Final = Lengths(settle_s=2.0, measured_s=4.0)
-"""Of blocks with an effect that was seen to be in force at once."""
+"""Lengths of blocks with an effect that was seen to be in force at once."""
 QUICK_READINGS: Final = Lengths(settle_s=QUICK.settle_s, measured_s=6.0)
 """The same where each block has to hold several readings of pg_stat_statements, which are two seconds apart."""
 
@@ -118,20 +118,20 @@ class ArmBlock(Struct, frozen=True):
         tps: Second by second, oldest first.
         settling: The same of the time left out.
         sums: Part and whole of each figure of `compare.sides.figures`.
-        latencies: Of its transactions; None without a load of ours.
+        latencies: The latencies of its transactions; None without a load of ours.
         waits: Milliseconds per transaction by class of wait.
         checkpoint: Share of the time in which a checkpoint wrote; None where that is not known.
         foreign: CPU time of other programs, per cent of all CPUs, stolen time included; None where not known.
         steal: CPU time that the hypervisor gave to others, per cent of all CPUs.
         foreign_io: Read and written by other programs, bytes per second; None where not known.
         own_io: The same of server, load and this program.
-        cpus: Of the machine; 0 where not known.
-        generator: Why the load generator was the limit; "" where it was not.
-        spoiled: Why it does not count; "" where it does.
+        cpus: The CPUs of the machine; 0 where not known.
+        generator: The reason why the load generator was the limit; "" where it was not.
+        spoiled: The reason why the block does not count; "" where it does.
         statements: Calls and milliseconds by id of pg_stat_statements; empty where no two readings lie within.
         statements_ms: Execution time of all statements in as long; None where it is not known.
-        sessions: Mean active sessions; None where nobody looked.
-        clients: Mean sessions of clients, active or not, without ours; None where nobody looked.
+        sessions: Mean active sessions; None without a look.
+        clients: Mean sessions of clients, active or not, without ours; None without a look.
         whole_cycle: It is a checkpoint cycle: how much of it is under a checkpoint is a part of what is measured.
     """
 
@@ -210,7 +210,7 @@ class BlockPair(Struct, frozen=True):
     """A block of each arm, one behind the other.
 
     Attributes:
-        number: From 1.
+        number: The number of the pair, from 1.
         first: The arm that came first.
         superseded: It was measured with less time to settle than the effect takes.
     """
@@ -321,7 +321,7 @@ CURRENT: Final = "current"
 _ATTEMPTS: Final = 5
 _AGAIN_S: Final = 2.0
 _MARGIN_S: Final = 30.0
-"""Beyond the end of a block before its set reverts by itself."""
+"""The time beyond the end of a block before its set reverts by itself."""
 _RESTARTS: Final = "`pgtop-tune ab --restart` judges it with restarts, on a server that may be restarted"
 _NEW_LOAD: Final = "`pgtop-tune ab` judges it with a new load for each block"
 _INSTEAD: Final = {"postmaster": _RESTARTS, "backend": _NEW_LOAD, "superuser-backend": _NEW_LOAD}
@@ -350,7 +350,7 @@ def resolved(
     """Return the rivals with the current value where A is "current"; refuse what a switch cannot judge.
 
     Args:
-        parameters: What the server has, by name in lower case.
+        parameters: The server's parameters, by name in lower case.
         reached: Values of pg_settings.context that the blocks reach beyond those that a reload does.
 
     Raises:
@@ -430,7 +430,7 @@ class Arms:
 
         Args:
             arm: Wanted.
-            stays_s: So long at most; the set reverts a little later by itself.
+            stays_s: The longest time in force; the set reverts a little later by itself.
 
         Raises:
             PgtopError: The server refused, or is not there.

@@ -87,15 +87,15 @@ class OpenBlock:
     """A block that is being measured.
 
     Args:
-        arm: In force.
+        arm: The arm in force.
         settled_s: Left out before.
-        measured_s: That are to count.
+        measured_s: The seconds that are to count.
         loaded: Whether a load of ours tells its transactions.
 
     Attributes:
-        seconds: So far.
+        seconds: The seconds so far.
         began_s: On the session's clock; 0 before.
-        checkpoints: That began within.
+        checkpoints: The checkpoints that began within.
         settled_s: Left out before.
         settling: Transactions per second while it settled.
         whole_cycle: It is a checkpoint cycle.
@@ -134,7 +134,7 @@ class OpenBlock:
 
         Args:
             interval: Frames up to it.
-            seconds: Since the frame before.
+            seconds: The seconds since the frame before.
             line_before_s: Moment of the progress line before this frame, in the load's own time.
         """
         frame = interval.newest
@@ -231,8 +231,8 @@ class BlockFrames:
 
     Attributes:
         tps: Second by second since `begin`.
-        trouble: Why the experiment cannot go on: the load or the server ended; "" otherwise.
-        statements: Since `begin`.
+        trouble: The reason why the experiment cannot go on: the load or the server ended; "" otherwise.
+        statements: The statements since `begin`.
         parameters: Looks at them.
     """
 
@@ -383,8 +383,8 @@ def cycle_s(interval: Interval, values: Mapping[str, str]) -> float | None:
     """Return seconds from the begin of a checkpoint to the next: checkpoint_timeout, or less where WAL forces it.
 
     Args:
-        interval: With the WAL rate of the last seconds.
-        values: As typed, of parameters that are to be changed; the others are those in force.
+        interval: Frames with the WAL rate of the last seconds.
+        values: Values, as typed, of parameters that are to be changed; the others are those in force.
     """
     settings = {name: _value(interval, values, name) for name in _UNITS}
     timeout_s, size, target = (
@@ -415,7 +415,7 @@ _LATE_S: Final = 30.0
 """A busy machine's frames come late, and blocks settle."""
 _CHECKPOINT_S: Final = 60.0
 _AROUND_S: Final = 2.0
-"""What the CHECKPOINT before a block takes, as assumed."""
+"""The assumed length of the CHECKPOINT before a block."""
 
 
 class OwnCycles(Struct, frozen=True):
@@ -423,7 +423,7 @@ class OwnCycles(Struct, frozen=True):
     and pay for what they wrote. What the server itself would spread over a longer cycle is not seen.
 
     Attributes:
-        seconds: From the first to the second, which comes on top.
+        seconds: The seconds from the first to the second, which comes on top.
         checkpoint: Makes one. Raises a PgtopError.
     """
 
@@ -457,9 +457,9 @@ class WholeCycles:
 
     Args:
         frames: A sink of the engine.
-        rivals: Of the experiment.
+        rivals: The rivals of the experiment.
         own: None for the cycles of the server.
-        wait: Of the experiment.
+        wait: The experiment's way to wait.
     """
 
     def __init__(self, frames: BlockFrames, rivals: Sequence[Rival], own_cycles: OwnCycles | None, wait: Wait) -> None:

@@ -52,10 +52,10 @@ from pgtop_tune.model.absence import Unavailable
 _LEAST_WAIT: Final = 0.02
 """Share of a transaction's time below which a class of waits is no figure."""
 _LEAST_CHANGE: Final = -0.99
-"""Of a class of waits that is all of A's latency and gone in B."""
+"""The change of a class of waits that is all of A's latency and gone in B."""
 _WAIT: Final = "wait "
 _LEAST_SD: Final = 0.001
-"""Of log ratios: figures that are read in steps can be alike by chance."""
+"""The least deviation of log ratios: figures that are read in steps can be alike by chance."""
 
 
 class FigureEffect(Struct, frozen=True):
@@ -65,7 +65,7 @@ class FigureEffect(Struct, frozen=True):
         a, b: Means over the blocks.
         relative: B / A − 1, from the mean of the log ratios; of a class of waits (B − A) / latency of A.
         low, high: Its 95 % interval: of the figure that decides at all looks together, of the others at the end alone.
-        verdict: In a word or two.
+        verdict: The verdict, in a word or two.
     """
 
     id: str
@@ -230,7 +230,7 @@ def trade_of(main: FigureEffect, other_effects: Sequence[FigureEffect]) -> str:
 # not change them. A statement that a block did not see called stands there with its mean of those pairs.
 
 LEAST_COVERED: Final = 0.5
-"""Of the execution time of all statements: a set with less says too little."""
+"""The least share of all statements' execution time: a set with less says too little."""
 AT_COMMIT: Final = BY_CHECKPOINTS | {
     "commit_delay",
     "commit_siblings",
@@ -249,7 +249,7 @@ class FixedMix(Struct, frozen=True):
 
     Attributes:
         weights: Calls that weigh each statement, and their time.
-        problem: Why it decides nothing; "" where it does.
+        problem: The reason why it decides nothing; "" where it decides.
     """
 
     weights: Look
@@ -264,7 +264,7 @@ def why_no_mix(names: Collection[str], interval: Interval | None) -> str:
     """Return why the same mix cannot decide, in a sentence; "" where it may.
 
     Args:
-        names: Of the parameters under test.
+        names: Names of the parameters under test.
         interval: The newest frames.
     """
     if late := sorted(AT_COMMIT.intersection(names)):
@@ -309,8 +309,8 @@ def slower_calls(blocks: Sequence[ArmBlock], times: float, last: int) -> bool:
     """Return whether B's last blocks took so many times A's median for the mix of A; also where nothing tells.
 
     Args:
-        blocks: In the order of time.
-        last: How many of B's.
+        blocks: Blocks in the order of time.
+        last: The number of B's blocks.
     """
     of_a, of_b = ([block.statements for block in blocks if block.arm is arm] for arm in Arm)
     mixed = same_mix(summed(of_a))
@@ -333,7 +333,7 @@ def _sums(blocks: Sequence[ArmBlock]) -> SideSums:
 
 
 _CHECKPOINT: Final = 0.2
-"""Of the time: arms with shares under a checkpoint that differ by more hold the edge of one."""
+"""Shares of the time under a checkpoint: arms that differ by more hold the edge of one."""
 _FIRST: Final = 8
 _LOOKS: Final = (4, 6, 8)
 """Pairs with the same lengths at which it is tested whether the effect still builds up."""
@@ -343,16 +343,16 @@ class PairsEvaluation(Struct, frozen=True):
     """After some pairs.
 
     Attributes:
-        paired: What the judge says of the figure that decides.
+        paired: The judge's answer on the figure that decides.
         main: The same as a figure.
         others: Other figures, secondary; none before the end.
         counted: Numbers of the pairs that count.
         left_out: (number, why) of the others.
         checkpoints_kept: Half of the first eight pairs held the edge of a checkpoint: such pairs count.
-        unattributable: Why a difference cannot be put down to the parameters; "" where it can.
-        surroundings: What others took beside A and beside B.
-        beside: What differed between the arms and does not explain the effect; "" for nothing.
-        generator: Why the load generator is the limit; "" where it is not.
+        unattributable: The reason why a difference is not due to the parameters; "" where it is.
+        surroundings: The use of others beside A and beside B.
+        beside: A difference between the arms that does not explain the effect; "" for none.
+        generator: The reason why the load generator is the limit; "" where it is not.
         slow: The effect builds up more slowly than it was let settle: its figure is too small.
         trade: A gain that is a loss in another figure, in words; "" where there is none.
         check: The same pairs without the model; None below four, and before the end.
@@ -397,11 +397,11 @@ def evaluate(
     """Evaluate the pairs.
 
     Args:
-        pairs: In the order of time; at least one.
+        pairs: At least one pair, in the order of time.
         objective: The figure that decides: TPS, the mean latency of a load with a rate, or the same mix of statements.
             Where the first four pairs give no such mix TPS decides.
         final: Nothing follows: the pairs are checked without the model as well, which takes longer.
-        text: Of a statement by its id; "" where it is not known.
+        text: The text of a statement by its id; "" where it is not known.
     """
     counted, left_out, kept = _counted_pairs(pairs)
     mix = fixed_mix(counted) if objective == SAME_MIX else None
@@ -448,8 +448,8 @@ def missing_words(evaluation: PairsEvaluation | None, elapsed_s: float, pair_s: 
 
     Args:
         evaluation: None before the first pair.
-        elapsed_s: So far.
-        pair_s: Of one pair.
+        elapsed_s: The time so far.
+        pair_s: The length of one pair.
     """
     too_few = ""
     if (missing := FEWEST_PAIRS - (0 if evaluation is None else len(evaluation.counted))) > 0:

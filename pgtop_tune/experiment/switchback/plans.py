@@ -30,7 +30,7 @@ _MANY: Final = 9.95
 
 
 Explain = Callable[[StatementToPlan, PlanRisk | None], Awaitable[PlanShape | PlanRisk]]
-"""As `PostgresBackends.plan_shape`."""
+"""The signature of `PostgresBackends.plan_shape`."""
 
 
 class PlanPair(Struct, frozen=True):

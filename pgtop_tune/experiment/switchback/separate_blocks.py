@@ -23,7 +23,7 @@ from pgtop_tune.base.units import duration
 from pgtop_tune.bench.housekeeping import CHECKPOINT, PREWARM, TRUNCATE, VACUUM
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.changes.model.change import ParameterChange
-from pgtop_tune.changes.ports import MachineControl, ChangeControl
+from pgtop_tune.changes.ports import ChangeControl, MachineControl
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.switchback.arms import Arm, Arms, BlockPair, check_reaches
@@ -73,7 +73,7 @@ class ArmLoads(Struct, frozen=True):
         run: Starts it.
         runner: The same pgbench, to be stopped.
         cells: The load of each arm, without an end.
-        problems: What the housekeeping could not do, in words, each once.
+        problems: Failures of the housekeeping, in words, each once.
     """
 
     run: LoadRun
@@ -115,7 +115,7 @@ async def check_nothing_pending(*controls: ChangeControl | MachineControl) -> No
     """Make sure that no change reverts by itself while an experiment measures.
 
     Args:
-        controls: Of the server, and of its machine where the experiment switches that.
+        controls: The control of the server, and of its machine where the experiment switches that.
 
     Raises:
         UsageProblem: One is pending confirmation.
@@ -145,7 +145,7 @@ class SeparatePlan(SwitchbackPlan, frozen=True, kw_only=True):
     """A switchback in blocks that are runs of their own.
 
     Attributes:
-        around_s: What precedes the warm-up of a block, as long as none has shown it.
+        around_s: The time before the warm-up of a block, as long as no block has shown it.
     """
 
     around_s: float = 5.0

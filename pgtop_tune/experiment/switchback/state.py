@@ -65,7 +65,7 @@ OF_VERDICT: Final = {
     PairedVerdict.EQUIVALENT: Ending.EQUIVALENT,
 }
 NOT_PUT_BACK: Final = "not put back"
-"""What the note begins with that says why values are still in force."""
+"""The beginning of the note that says why values are still in force."""
 ANSWERS: Final = frozenset({*OF_VERDICT.values(), Ending.COLLAPSED})
 """Endings that are an answer."""
 
@@ -74,7 +74,7 @@ class Over(Exception):
     """The experiment ends here.
 
     Attributes:
-        ending, reason: As in the state.
+        ending, reason: The ending and its reason, as in the state.
     """
 
     def __init__(self, ending: Ending, reason: str) -> None:
@@ -88,15 +88,15 @@ class SwitchbackPlan(Struct, frozen=True):
 
     Attributes:
         rivals: Resolved.
-        load: In words.
+        load: The load, in words.
         loaded: Whether the load is one of ours.
         for_s: At most.
-        seed: Of the coin.
-        lengths: Of the first blocks.
+        seed: The seed of the coin.
+        lengths: The lengths of the first blocks.
         objective: The figure that decides, of `compare.sides.figures`, or the same mix of statements.
         keep_better: B stays if it is better.
         a_in_force: A is what was in force before: what B can bring is told of the load as it was.
-        most_pairs: That count; then it ends undecided.
+        most_pairs: The most pairs that count; then it ends undecided.
         steady: The load runs, and has shown that it is steady.
     """
 
@@ -127,19 +127,19 @@ class SwitchbackState(Struct, frozen=True):
     """The state of an experiment, for lines and screens.
 
     Attributes:
-        pair: From 1; 0 before the first.
-        arm: In force as a block; None between blocks.
-        elapsed_s: Since the load runs.
+        pair: The number of the pair, from 1; 0 before the first.
+        arm: The arm in force as a block; None between blocks.
+        elapsed_s: The time since the load runs.
         remaining_s: At most.
         pairs: Complete ones, with their blocks' places in time.
         evaluation: After the last complete pair; None before the first.
-        ending: Why it is over.
-        reason: In words; "" while it goes on.
-        notes: What happened on the way, in words.
-        afterwards: What became of the values at the end, where they are not all put back, in words; also a note.
+        ending: The reason for the end.
+        reason: The same in words; "" while it goes on.
+        notes: Events on the way, in words.
+        afterwards: The fate of the values at the end, where they are not all put back, in words; also a note.
         warm_up_tps: Second by second, before the first pair.
-        prediction: What B can bring, told when the load was steady; None where nothing can be said.
-        plans: Of statements under A and B, at the end; empty where none were asked for.
+        prediction: The prediction for B, told when the load was steady; None where nothing can be said.
+        plans: The plans of statements under A and B, at the end; empty where none were asked for.
     """
 
     phase: SwitchbackPhase = SwitchbackPhase.CHECKING
@@ -190,7 +190,7 @@ def switchback_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping
     """Return the record: the result first, then the evaluation, then every block.
 
     Args:
-        facts: Of server, program and load, as JSON has them.
+        facts: Facts of server, program and load, as JSON has them.
     """
     return {
         "format": FORMAT,

@@ -94,9 +94,9 @@ class _ArmChange(Struct, frozen=True):
 
     Attributes:
         tps: Mean after it less mean before.
-        variance: Of that.
-        settled_tps: What of it had been made while it settled.
-        settled_variance: Of that.
+        variance: The variance of that difference.
+        settled_tps: The part of it that had been made while it settled.
+        settled_variance: The variance of that part.
     """
 
     tps: float
@@ -159,8 +159,8 @@ class Harm(Struct, frozen=True):
 
     Attributes:
         times: Its figure, of A's usual one.
-        finding: Of that, without the reason below.
-        unattributable: Why that cannot be put down to the parameters; "" where it can.
+        finding: The harm in words, without the reason below.
+        unattributable: The reason why it is not due to the parameters; "" where it is.
     """
 
     times: float
@@ -177,7 +177,7 @@ def harm(blocks: Sequence[ArmBlock], objective: str = TPS) -> Harm | None:
     """Return the harm for which the experiment stops; None where it may go on.
 
     Args:
-        blocks: In the order of time.
+        blocks: Blocks in the order of time.
         objective: The figure that decides; a load that is judged by latency has a rate, and keeps its throughput.
     """
     if (collapse := collapsed(blocks, objective)) is not None:
@@ -199,7 +199,7 @@ def collapsed(blocks: Sequence[ArmBlock], objective: str = TPS) -> Harm | None:
     """Return the harm where B's last two blocks were below half of each of A's before and among them; else None.
 
     Args:
-        blocks: In the order of time.
+        blocks: Blocks in the order of time.
         objective: Of the same mix of statements calls must take twice as long, too: a foreign load may go away.
     """
     sides = _last_and_usual(blocks, lambda block: block.mean_tps)
@@ -251,7 +251,7 @@ def _with(of: Callable[[ArmBlock], float | None], blocks: Sequence[ArmBlock]) ->
 _FIRST_SECOND_S: Final = 60.0
 """A load that connects many clients takes its time until its first transaction."""
 _STEADY_SHARE: Final = 1 / 3
-"""Of the time of the experiment, in which the load has to get steady."""
+"""The share of the experiment's time in which the load has to get steady."""
 _STEADY_LEAST_S: Final = 60.0
 _LATE_S: Final = 15.0
 """A busy machine's frames come late."""
@@ -265,14 +265,14 @@ class Switchback:
     """One experiment; `run` in the engine's loop.
 
     Args:
-        plan: What is asked for.
+        plan: The request.
         frames: A sink of the engine.
         arms: Puts values into force.
         load: The load.
         take_state: Takes each new state.
         trials: Made earlier on this server.
-        plans: Plans statements at the end; None where nobody asked for it.
-        own_cycles: Of parameters that work through checkpoints; None waits for the server's own.
+        plans: Plans statements at the end; None where they are not asked for.
+        own_cycles: The cycles for parameters that work through checkpoints; None waits for the server's own.
 
     Attributes:
         state: The newest. Thread-safe.

@@ -34,11 +34,11 @@ class ShownStates:
     """Takes states of one experiment, and makes figures and texts anew only after another pair and at the end.
 
     Args:
-        plan: What is asked for.
-        number: Of the experiment.
+        plan: The request.
+        number: The number of the experiment.
 
     Attributes:
-        newest: As shown. Thread-safe.
+        newest: The newest state, as shown. Thread-safe.
     """
 
     def __init__(self, plan: SwitchbackPlan, number: int = 1) -> None:
@@ -113,7 +113,7 @@ _SAID: Final = (
     SwitchbackPhase.PUTTING_BACK,
 )
 _TIMES: Final = 9.0
-"""As a share: a larger effect is told as so many times."""
+"""A share: a larger effect is told as so many times."""
 
 
 class Narrator:

@@ -36,13 +36,13 @@ from pgtop_tune.tuning.search import Evaluation
 
 WINDOW_S: Final = 10.0
 LOOKS: Final = 6
-"""In a row that must differ, so that a pause or a batch is no other load."""
+"""Looks in a row that must differ, so that a pause or a batch is no other load."""
 _IDLE: Final = 5.0
 """Transactions per second that may be ours, counted late, or those of a vacuum."""
 TIMES: Final = 1.5
-"""As many transactions, or sessions, by which a load is another one: one that doubles is never told as less."""
+"""The ratio of transactions, or sessions, from which on a load is another one."""
 MOVED: Final = 0.35
-"""Of the time, from some waits to others, or from some statements to others."""
+"""The share of the time that goes from some waits, or statements, to others in another load."""
 
 
 class LoadShape(Struct, frozen=True):
@@ -50,7 +50,7 @@ class LoadShape(Struct, frozen=True):
 
     Attributes:
         tps: Transactions per second of the server.
-        shares: Of the time of active sessions, by wait.
+        shares: Shares of the time of active sessions, by wait.
     """
 
     tps: float
@@ -107,25 +107,25 @@ _NEWEST: Final = 3
 _EARLIER: Final = 2
 """Blocks of a setting that say how it was before."""
 _WITH: Final = 1.25
-"""Times by which active sessions go with the rate, where the load is another one."""
+"""The ratio by which active sessions go with the rate, where the load is another one."""
 _BUSY: Final = 0.1
 """Mean active sessions below which they are too few to be counted, and no server is the limit of its clients."""
 _STOPPED: Final = 0.05
-"""Of the transactions per second before."""
+"""A share of the transactions per second before."""
 _LONG_MS: Final = 1000.0 * QUICK.settle_s
 _STATEMENTS: Final = 100
-"""With most time, that make the mix."""
+"""The statements with most time, which make the mix."""
 _TEXT: Final = 60
 Setting: TypeAlias = tuple[Point, bool, bool]
 """A point, whether its blocks have a load of their own each, and whether behind a restart: not as fast then."""
 Blocks: TypeAlias = Sequence[ArmBlock]
 Earlier: TypeAlias = Mapping[Setting, Blocks]
 Newest: TypeAlias = Sequence[tuple[Setting, ArmBlock]]
-"""In the order of time."""
+"""Settings and blocks in the order of time."""
 Texts: TypeAlias = Callable[[str], str]
-"""Of a statement by its id; "" where it is not known."""
+"""The text of a statement by its id; "" where it is not known."""
 _Test: TypeAlias = Callable[[Blocks, Blocks], str]
-"""How the newer blocks of a setting differ from the older ones, in words; "" where they do not."""
+"""A function that tells how the newer blocks of a setting differ from the older ones; "" where they do not."""
 
 
 class Change(Struct, frozen=True):
@@ -207,8 +207,8 @@ def change(
     Both settings of an evaluation must say so, as far as there are earlier blocks of both.
 
     Args:
-        before: Of earlier evaluations.
-        blocks: Of this one, in the order of time.
+        before: The blocks of earlier evaluations.
+        blocks: The blocks of this one, in the order of time.
         loaded: The load is ours.
     """
     if not loaded:

@@ -48,7 +48,7 @@ class HeldLoad:
         load: Started by the first evaluation.
 
     Attributes:
-        runs: Whether it was started, and nobody has seen its end.
+        runs: Whether it was started, and its end was not seen.
     """
 
     def __init__(self, load: ContinuousLoad) -> None:
@@ -100,7 +100,7 @@ class SeparateWanted(Struct, frozen=True, kw_only=True):
 
     Attributes:
         plan, frames, take_state: See `Switchback`.
-        parameters, settings: What the arms differ in, of the server and of its machine.
+        parameters, settings: The parameters and the settings of the machine in which the arms differ.
         restart: Each block begins with a restart.
     """
 
@@ -139,8 +139,8 @@ class EvaluatingParts(Struct, frozen=True, kw_only=True):
         own_blocks: None where every knob can be switched within one run of the load.
         machine: Settings of the operating system; None where none is among the knobs.
         take_state: Takes each state of an evaluation.
-        before_set: Told the id of a change set before it is made.
-        own_cycles: Of knobs that work through checkpoints; None waits for those of the server.
+        before_set: A callback with the id of each change set before it is made.
+        own_cycles: The cycles for knobs that work through checkpoints; None waits for those of the server.
     """
 
     control: ChangeControl
@@ -156,7 +156,7 @@ class EvaluatingParts(Struct, frozen=True, kw_only=True):
 # One evaluation, attempted again where something else than its candidate has spoiled it.
 
 _ATTEMPTS: Final = 3
-"""At one evaluation, before the candidate, or the machine, is held to be the reason."""
+"""Attempts at one evaluation, before the candidate, or the machine, is held to be the reason."""
 _AGAIN_S: Final = 5.0
 _BACK_S: Final = 600.0
 """A server that has ended is waited for so long."""
@@ -180,7 +180,7 @@ class Attempts(Struct, frozen=True):
 
         Args:
             evaluation: The evaluation.
-            seed: Of the search.
+            seed: The seed of the search.
 
         Raises:
             KnobsChanged, ConditionsChanged: See `Evaluator.measure`.
@@ -221,9 +221,9 @@ def _coin(seed: int, evaluation: Evaluation, attempt: int) -> int:
 
 
 WAIT: Final = "wait "
-"""What the names of figures begin with that are classes of the latency budget."""
+"""The beginning of names of figures that are classes of the latency budget."""
 _LEAST_PAIRS: Final = 3
-"""Below which an evaluation is none."""
+"""The fewest pairs of an evaluation."""
 _MARGIN_S: Final = 600.0
 _REFUSALS: Final = frozenset({Ending.COLLAPSED, Ending.TOO_SHORT, Ending.FAILED})
 """Endings that the candidate is to blame for."""
@@ -233,7 +233,7 @@ class KnobsChanged(Exception):
     """Another session has changed knobs of the search.
 
     Attributes:
-        names: Of them.
+        names: The names of the knobs.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -257,7 +257,7 @@ class ConditionsChanged(Disturbed):
     """The load of another program, or what others take of the machine, has changed: it was not one evaluation.
 
     Attributes:
-        change: How.
+        change: The change.
     """
 
     def __init__(self, change: Change) -> None:
@@ -269,10 +269,10 @@ class Evaluator:
     """Measures evaluations, one at a time, in the engine's loop.
 
     Args:
-        space: Of the search.
+        space: The space of the search.
         objective: What decides; None where the same mix of statements does, under the load of another program.
-        load_words: For the record.
-        lengths: Of the blocks of evaluations without a restart.
+        load_words: The load in words, for the record.
+        lengths: The lengths of the blocks of evaluations without a restart.
         longest_s: One evaluation takes no longer.
     """
 
@@ -305,7 +305,7 @@ class Evaluator:
             ConditionsChanged: It was not made under the conditions of those before.
             Disturbed: It has no outcome, and can be made again.
             LoadProblem: The load cannot be started, or its generator is the limit: nothing can be tuned by it.
-            PgtopError: What was in force cannot be restored.
+            PgtopError: The values in force cannot be restored.
         """
         differing = [name for name, value in evaluation.values.items() if evaluation.against_values[name] != value]
         shared = {

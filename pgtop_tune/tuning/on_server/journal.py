@@ -25,13 +25,13 @@ class TuningRequest(Struct, frozen=True, kw_only=True):
     """The request of a search, as far as resuming needs it.
 
     Attributes:
-        profile: Of the load; "" for the load that another program drives.
-        clients, threads, protocol, rate_per_s: Of a load of ours.
-        objective: As typed; "" where the same mix of statements decides.
-        constraints: As typed.
+        profile: The profile of the load; "" for the load that another program drives.
+        clients, threads, protocol, rate_per_s: The options of a load of ours.
+        objective: The objective as typed; "" where the same mix of statements decides.
+        constraints: The constraints as typed.
         allow_restart: Whether the server may be restarted.
-        recovery_s: What a recovery may take.
-        block_s: That count of a block of an evaluation.
+        recovery_s: The longest time of a recovery.
+        block_s: The seconds that count of a block of an evaluation.
     """
 
     profile: str
@@ -52,11 +52,11 @@ class KeptTuning(Struct, frozen=True, kw_only=True):
     Attributes:
         id: Name of its directory.
         server: System identifier of the server; "" where it was not to be seen.
-        guards: What no candidate may break; kept, so that a resumed search asks for the same.
+        guards: Limits that no candidate may break; kept, so that a resumed search asks for the same.
         left_out: Knobs that the server half has left out, with reasons.
         events: All that the search was told.
         ended: "complete", or why it stopped; "" where it runs or was killed.
-        result: Of a search that is complete: a later version would search otherwise, and has it from here.
+        result: The result of a complete search: a later version would search otherwise, and has it from here.
         applied: Whether the result was made permanent.
         workers: Names of the servers that it runs on, where there are several.
     """

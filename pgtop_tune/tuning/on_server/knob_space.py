@@ -33,16 +33,16 @@ from pgtop_tune.tuning.plan import Dimension, KnobSpace, log_grid
 # Settings of the operating system as dimensions of a search: which of them, and the values each may take. Pure.
 
 MACHINE: Final = "machine"
-"""In place of a group: all settings of the operating system."""
+"""The word for all settings of the operating system, in place of a group."""
 _SETTINGS_TOLD_BY: Final = frozenset({"throughput", "latency"})
 """Panes of the settings that can reach an objective."""
 _POOL: Final = "vm.nr_hugepages"
 _NEEDED: Final = "shared_memory_size_in_huge_pages"
 PARAMETERS: Final = (_NEEDED, "huge_pages")
-"""Of the server, which say whether a pool of huge pages pays."""
+"""Parameters of the server that tell whether a pool of huge pages pays."""
 _DIRTY: Final = frozenset({"vm.dirty_bytes", "vm.dirty_background_bytes"})
 _SHARE: Final = 0.4
-"""Of the memory, that dirty pages, or a pool of huge pages, may take."""
+"""The share of the memory that dirty pages, or a pool of huge pages, may take."""
 _NEVER: Final[Mapping[str, str]] = {
     "vm.overcommit_memory": "it decides whether programs can start, and is no matter of speed",
     "vm.overcommit_ratio": "it decides whether programs can start, and is no matter of speed",
@@ -81,10 +81,10 @@ def machine_space(
     """Return the dimensions of settings of a machine.
 
     Args:
-        names, groups: As typed; those of the server are left alone.
+        names, groups: Names and groups as typed; those of the server are left alone.
         machine_settings: All settings of the machine; why there is no way to them.
-        parameters: Of the server, by name: `PARAMETERS`.
-        ram_bytes: That the server may use; None where it is not known.
+        parameters: The parameters of the server that `PARAMETERS` names.
+        ram_bytes: The memory that the server may use; None where it is not known.
         own_load: The load is ours, and blocks can have one each.
     """
     names = [name for name in names if is_machine_knob(name)]
@@ -238,7 +238,7 @@ def knob_space(
     """Return the dimensions of knobs on a server.
 
     Args:
-        parameters: Of the server, by name.
+        parameters: The parameters of the server, by name.
         by_name: Each of the knobs was named: what cannot be searched is said also where the server does not have it.
     """
     dimensions, left_out = [], []
@@ -362,9 +362,9 @@ def memory_after(major: int, now: ValuesAfter, then: ValuesAfter, clients: int, 
 
 _MEMORY_SHARE: Final = 0.9
 _WAL_SHARE: Final = 0.6
-"""Of the disk of pg_wal."""
+"""The share of pg_wal's disk that max_wal_size may take."""
 REPLAY_BYTES_PER_S: Final = 100 * MB
-"""What one startup process replays in a second, at least, on disks that carry a load."""
+"""The least that one startup process replays in a second, on disks that carry a load."""
 RECOVERY_S: Final = 600.0
 GUARDED: Final = (
     "max_connections", "max_wal_size", "shared_buffers", "shared_memory_size", "work_mem", "hash_mem_multiplier",
@@ -377,11 +377,11 @@ class Guards(Struct, frozen=True, kw_only=True):
     """Limits of a server and its machine, as they were when a search began.
 
     Attributes:
-        major: Of the server.
-        parameters: As they were, by name: those of `GUARDED` and of the search.
+        major: The server's major version.
+        parameters: The parameters of `GUARDED` and of the search as they were, by name.
         ram_bytes: That the server may use; None where it is not known: no value that takes memory may rise.
         wal_room_bytes: Free on the disk of pg_wal and taken by pg_wal; None where it is not known.
-        recovery_s: What a recovery may take.
+        recovery_s: The longest time of a recovery.
     """
 
     major: int

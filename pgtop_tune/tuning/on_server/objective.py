@@ -27,7 +27,7 @@ class BlockFigure(Struct, frozen=True):
     """A figure of a block that a search knows by name.
 
     Attributes:
-        unit: Of its number, as it is typed in a constraint.
+        unit: The unit of its number, as it is typed in a constraint.
         units: Others that may be typed, and how many of `unit` each is.
         higher: More is better.
         of_rate: It only tells something under a load with a rate: clients that never wait send less when it rises.
@@ -97,7 +97,7 @@ def objective(typed: str, rate: float | None = None) -> Objective:
     Arithmetic is made as large as possible, behind "min" as small as possible.
 
     Args:
-        rate: Of the load, where it has one.
+        rate: The rate of the load, where it has one.
 
     Raises:
         UsageProblem: No such figure, no arithmetic, a latency without a rate, throughput with one, or arithmetic that
@@ -158,7 +158,7 @@ def _number(text: str, whole_text: str) -> float:
     return number
 
 
-# Arithmetic. The words are somebody's: only numbers, names of figures and + - * / are evaluated.
+# Arithmetic. The text is foreign: only numbers, names of figures and + - * / are evaluated.
 
 _OPERATORS: Final = MappingProxyType(
     {

@@ -181,11 +181,11 @@ class ShownTuning:
     """Takes what happens in a search, and has its state for screens.
 
     Args:
-        kept: Of its journal.
-        tuning: As it stands.
+        kept: The contents of its journal.
+        tuning: The search as it stands.
 
     Attributes:
-        newest: As shown. Thread-safe.
+        newest: The newest state, as shown. Thread-safe.
     """
 
     def __init__(self, kept: KeptTuning, tuning: Tuning) -> None:

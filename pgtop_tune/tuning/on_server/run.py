@@ -61,11 +61,11 @@ class TuningOnServers:
     """A search on several servers.
 
     Args:
-        tuning: As it stands: new, or replayed from the journal.
-        plan: Of it.
+        tuning: The search as it stands: new, or replayed from the journal.
+        plan: Its plan.
         allowed: Its guards.
         log: The journal, open.
-        servers: That take part.
+        servers: The servers that take part.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class RunParts(Struct, frozen=True, kw_only=True):
         free_bytes: On the disk of the data; None where it is not known.
         stop_file: The search stops before its next evaluation once this is there; None for none.
         tell: Takes what is going on, one line.
-        changed: Told after each thing that the search was told.
+        changed: A callback after each thing that the search was told.
     """
 
     answers: Callable[[], Awaitable[None]]
@@ -255,10 +255,10 @@ class TuningRun:
     """A search on a server, in the engine's loop.
 
     Args:
-        tuning: As it stands: new, or replayed from the journal.
+        tuning: The search as it stands: new, or replayed from the journal.
         log: The journal, open.
         evaluator: Measures.
-        seed: Of the coins that order blocks.
+        seed: The seed of the coins that order blocks.
     """
 
     def __init__(self, tuning: Tuning, log: ExperimentLog, evaluator: Evaluator, parts: RunParts, seed: int) -> None:

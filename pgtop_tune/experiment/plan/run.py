@@ -88,11 +88,11 @@ def parameters_of(state: Mapping[str, str]) -> dict[str, str]:
 def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Return the differences between two states in words; "" for none. Pure."""
     restarted = before.get(STARTED) != now.get(STARTED)
-    changes = ["the server was restarted by somebody else"] if restarted else []
+    changes = ["the server was restarted by someone else"] if restarted else []
     for name in sorted({*before, *now} - {STARTED}):
         if before.get(name) != now.get(name):
             was, became = before.get(name, "default"), now.get(name, "default")
-            changes.append(f"{name} was changed by somebody else: {was} -> {became}")
+            changes.append(f"{name} was changed by someone else: {was} -> {became}")
     more = [f"{len(changes) - _NAMED} more"] if len(changes) > _NAMED else []
     return "; ".join([*changes[:_NAMED], *more])
 

@@ -91,7 +91,7 @@ def result_lines(result: SearchResult, objective: str) -> Iterator[str]:
         made_again = counted(len(result.changes), "evaluation")
         yield f"  {made_again} made again, because the conditions changed; at last {result.changes[-1]}"
     for name in result.let_go:
-        yield f"  {name}: someone else changed it; the search let go of it"
+        yield f"  {name}: someone else changed it; it was no longer searched"
     for name, reason in result.left_out:
         yield f"  {name}: not searched: {reason}"
     score = score_words(result.predictions)

@@ -138,7 +138,7 @@ class TuningOnServers:
                 flight.task.result()
             except KnobsChanged as changed:
                 for name in changed.names:
-                    self._parts.tell(f"{name} was changed by someone else on {flight.server}: the search lets go of it")
+                    self._parts.tell(f"{name} was changed by someone else on {flight.server}: it is no longer searched")
                     self._tuning.release(name)
                     write_event(self._log, Released(name))
             except ConditionsChanged as changed:
@@ -297,7 +297,7 @@ class TuningRun:
             outcome = await self._attempts.outcome(evaluation, self._seed)
         except KnobsChanged as changed:
             for name in changed.names:
-                self._parts.tell(f"{name} was changed by someone else: the search lets go of it")
+                self._parts.tell(f"{name} was changed by someone else: it is no longer searched")
                 self._tuning.release(name)
                 write_event(self._log, Released(name))
             self._parts.changed()

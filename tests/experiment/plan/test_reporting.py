@@ -260,8 +260,8 @@ def test_the_plan_is_shown_with_cells_cost_and_end() -> None:
 def test_what_somebody_else_does_is_named() -> None:
     before = {"": "1", "work_mem": "4096", "port": "1"}
     assert changes_between(before, dict(before)) == ""
-    assert "restarted by somebody else" in changes_between(before, {**before, "": "2"})
-    assert "work_mem was changed by somebody else: 4096 -> 8192" in changes_between(
+    assert "restarted by someone else" in changes_between(before, {**before, "": "2"})
+    assert "work_mem was changed by someone else: 4096 -> 8192" in changes_between(
         before, {**before, "work_mem": "8192"}
     )
-    assert "port was changed by somebody else: 1 -> default" in changes_between(before, {"": "1", "work_mem": "4096"})
+    assert "port was changed by someone else: 1 -> default" in changes_between(before, {"": "1", "work_mem": "4096"})

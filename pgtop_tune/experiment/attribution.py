@@ -72,7 +72,7 @@ class Means:
 
 
 class SurroundingsMeter:
-    """Implements `FrameSink`. All calls come from the engine's loop."""
+    """A sink that sums what others take beside loads. All calls come from the engine's loop."""
 
     def __init__(self) -> None:
         self._frames: list[Frame] = []

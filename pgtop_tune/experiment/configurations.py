@@ -31,7 +31,7 @@ _AWAY_S: Final = 30.0
 
 
 class StandingValues:
-    """One change set at a time.
+    """The values in force, as one change set at a time.
 
     Args:
         door: Makes and reverts the server's half.
@@ -191,7 +191,7 @@ def check_configurations(
 
 
 class ConfiguredRuns:
-    """Puts the configuration of each run into force, and tells whether it stayed there. Implements `RunConfigurations`.
+    """The `RunConfigurations` of a series: they put values into force, and tell whether these stayed there.
 
     Args:
         configurations: The configurations of the series.

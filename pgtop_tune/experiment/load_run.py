@@ -40,7 +40,7 @@ QUIET_DEADLINE_S: Final = 60.0
 
 
 class RunCell(Struct, frozen=True):
-    """One run to be made.
+    """A run to be made.
 
     Attributes:
         profile: The profile that runs, where the spec has no scripts of its own.
@@ -84,7 +84,7 @@ NOTHING_BEFORE: Final = BeforeEachRun()
 
 
 class RunConfigurations(Protocol):
-    """Puts the configuration of each run into force."""
+    """The configurations that runs are made under."""
 
     async def to(self, cell: RunCell) -> None:
         """Put the configuration of a run into force; raises a PgtopError where that cannot be done."""
@@ -217,7 +217,7 @@ class UnderWay(Struct, frozen=True):
 
 
 class LoadRun:
-    """Makes runs against a server that is watched, one at a time, in the engine's loop.
+    """The maker of runs against a server that is watched, one at a time, in the engine's loop.
 
     Args:
         runner: pgbench, not used before; a part of the source whose frames the keeper gets.

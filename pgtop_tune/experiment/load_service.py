@@ -273,7 +273,7 @@ _BUSY: Final = {
 
 
 class LoadService:
-    """Implements `LoadControl`.
+    """The `LoadControl` of a screen.
 
     Args:
         runner: pgbench, for this service alone.

@@ -145,7 +145,7 @@ _MOST: Final = 10.0
 
 
 class Trial(Struct, frozen=True):
-    """One experiment that was made on this server.
+    """An experiment that was made on this server.
 
     Attributes:
         names: The names of the parameters, ascending.
@@ -167,7 +167,7 @@ class Trial(Struct, frozen=True):
 
 
 class Prediction(Struct, frozen=True):
-    """Before a change.
+    """The prediction of a change.
 
     Attributes:
         most: More throughput at best, as a share; None where the parameters have no bound here.

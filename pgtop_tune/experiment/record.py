@@ -1,4 +1,4 @@
-"""Makes the record of a run from its observations."""
+"""The record of a run, made from its observations."""
 
 from __future__ import annotations
 

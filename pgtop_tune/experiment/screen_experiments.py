@@ -44,7 +44,7 @@ _UNKNOWN: Final = "this server does not have it"
 
 
 class SwitchbackService:
-    """Implements `ExperimentControl`.
+    """The `ExperimentControl` of a screen.
 
     Args:
         parameters: The door to the server.
@@ -248,7 +248,7 @@ def _plan(rivals: Sequence[Any], request: ExperimentRequest) -> SwitchbackPlan:
 
 
 class _StateWatch:
-    """Takes states of one experiment: ticks for the tape, the state for the screen, the record."""
+    """The taker of an experiment's states: it makes ticks for the tape, the state for the screen, and the record."""
 
     def __init__(
         self, states: ShownStates, plan: SwitchbackPlan, note: Callable[[Event], None], file: RecordFile,
@@ -311,7 +311,7 @@ _KILLED: Final = "Its program was killed. The revert watchdog puts its values ba
 
 
 class OtherExperiments:
-    """Implements `ExperimentView`.
+    """The `ExperimentView` of other programs' experiments.
 
     Args:
         note: Puts an event into the next frame.

@@ -64,7 +64,7 @@ class QueryCounters(Struct, frozen=True):
 
 
 class CounterReading(Struct, frozen=True):
-    """One reading of the counters of a role in a database.
+    """A reading of the counters of a role in a database.
 
     Attributes:
         problem: Why there is none; "" where there is.
@@ -75,7 +75,7 @@ class CounterReading(Struct, frozen=True):
 
 
 class ServerClock:
-    """Reads pg_stat_statements before and after a run.
+    """The reader of pg_stat_statements before and after a run.
 
     Args:
         open_sql_session: SQL on the server that is watched.

@@ -1,4 +1,4 @@
-"""Engines by name; another one is one file and one row."""
+"""The engines of a search by name: a coordinate climb, and a Bayesian search."""
 
 from __future__ import annotations
 

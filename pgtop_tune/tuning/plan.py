@@ -20,7 +20,7 @@ _ALIKE: Final = 1e-6
 
 
 class Dimension(Struct, frozen=True, kw_only=True):
-    """One knob and the values that a search may give it.
+    """A knob and the values that a search may give it.
 
     Attributes:
         name: The name of the parameter, or the setting of the machine.

@@ -60,7 +60,7 @@ class SearchEnding(StrEnum):
 
 
 class SearchResult(Struct, frozen=True, kw_only=True):
-    """After the last evaluation, or instead of the first.
+    """The result after the last evaluation, or instead of the first.
 
     Attributes:
         why: One or two sentences.
@@ -102,7 +102,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
 
 
 class RankedKnobs(Struct, frozen=True):
-    """Knobs of a plan.
+    """The knobs of a plan in their order.
 
     Attributes:
         worth_trying: Places, the highest bound first; those without one stand behind those whose bound is worth having.
@@ -197,7 +197,7 @@ class SearchProgress(Struct, frozen=True, kw_only=True):
 
 
 class Tuning:
-    """One search.
+    """A search.
 
     Attributes:
         events: All that it was told, for `replay`.

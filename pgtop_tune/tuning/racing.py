@@ -240,7 +240,7 @@ _FINISHES: Final = {Fate.EARNED: Finish.ACCEPTED, Fate.KEPT: Finish.UNCLEAR, Fat
 
 
 class Examined(Struct, frozen=True, kw_only=True):
-    """One knob, or several together, after the ablation.
+    """A knob, or several together, after the ablation.
 
     Attributes:
         knobs: Names.

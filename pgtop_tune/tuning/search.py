@@ -143,7 +143,7 @@ Asking: TypeAlias = Generator[Evaluation, Outcome, T]
 
 
 class Tried(Struct, frozen=True):
-    """One step of a search's path."""
+    """A step of a search's path."""
 
     evaluation: Evaluation
     outcome: Outcome
@@ -159,7 +159,7 @@ class Finish(StrEnum):
 
 
 class Raced(Struct, frozen=True, kw_only=True):
-    """One race.
+    """A race.
 
     Attributes:
         effect: Mean log ratio; None where the candidate was stopped before any was measured.

@@ -1,4 +1,4 @@
-"""A plan and a server: values resolved, and what cannot be made here named with its arithmetic. Pure.
+"""A plan bound to a server: values are resolved, and arms that are impossible here are named with the arithmetic. Pure.
 
 A plan that is wrong is refused. An arm that this machine cannot have stays in it: its cells are results with a reason.
 """

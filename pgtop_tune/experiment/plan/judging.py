@@ -37,7 +37,7 @@ _KNOWN_AS: Final = {"tps": "tps", "latency_ms": "tps", "p50_ms": "p50", "p99_ms"
 
 
 class LatencyChange(Struct, frozen=True):
-    """One figure of an arm against the baseline, less is better.
+    """The change of a figure of an arm against the baseline, less is better.
 
     Attributes:
         figure: A field of the results.

@@ -335,7 +335,7 @@ class PlanArm(Struct, frozen=True, kw_only=True):
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One run.
+    """A run of a plan.
 
     Attributes:
         number: The number from 1, in the order of running.

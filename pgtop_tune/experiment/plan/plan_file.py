@@ -1,4 +1,4 @@
-"""Reads a plan. What is wrong with it is told with its line, and an unknown key with the nearest known one."""
+"""The reader of plan files. It tells a mistake with its line, and an unknown key with the nearest known one."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ _STEP: Final = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
 class _Reader:
-    """Puts lines to what is wrong."""
+    """The reader of one plan, which names the line of a mistake."""
 
     def __init__(self, text: str, where: str) -> None:
         self._text = text

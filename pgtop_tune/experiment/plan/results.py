@@ -200,7 +200,7 @@ ABANDONED: Final = "abandoned"
 
 
 class CellResult(Struct, frozen=True, kw_only=True):
-    """One cell.
+    """The result of a cell.
 
     Attributes:
         number: The number of the cell.

@@ -1,4 +1,4 @@
-"""Runs a plan: one arm after the other, pending confirmation, everything put back after each.
+"""The run of a plan: one arm after the other, pending confirmation, everything put back after each.
 
 The journal has a line before each step, so that `resume` goes on at the cell that was lost. What an arm has set is
 never confirmed: when the program is killed, the revert watchdog of its change set puts it back.
@@ -179,7 +179,7 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> boo
 
 
 class StageData:
-    """Makes data sets.
+    """The maker of the data sets of stages.
 
     Args:
         outcome: The outcome so far.

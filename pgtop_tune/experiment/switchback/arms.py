@@ -393,7 +393,7 @@ def as_shown(parameter: Parameter, value: str) -> str:
 
 
 class Arms:
-    """Puts an arm into force, and everything back.
+    """The arms by turns in force: it puts an arm into force, and everything back.
 
     Args:
         sets: Makes and reverts change sets.

@@ -224,7 +224,7 @@ class OpenBlock:
 
 
 class BlockFrames:
-    """Implements `FrameSink`. All calls come from the engine's loop.
+    """The sink that makes blocks of frames. All calls come from the engine's loop.
 
     Args:
         loaded: Whether a load of ours tells its transactions; else those of the server count.
@@ -453,7 +453,7 @@ def own_pair_s(seconds: float) -> float:
 
 
 class WholeCycles:
-    """Measures the blocks of an experiment.
+    """Blocks that are whole checkpoint cycles.
 
     Args:
         frames: A sink of the engine.

@@ -1,5 +1,5 @@
-"""Evaluation of the pairs of a switchback: which of them count, the effect on each figure, and whether it is due
-to the parameters. Pure; the judge is `compare.statistics.switchback`.
+"""Evaluation of the pairs of a switchback: which of them count, the effect on each figure, and whether it is due to the
+parameters. Pure; the judge is `compare.statistics.switchback`.
 
 One figure decides: TPS, the mean latency of a load with a rate, or the same mix of statements under a foreign load.
 """
@@ -340,7 +340,7 @@ _LOOKS: Final = (4, 6, 8)
 
 
 class PairsEvaluation(Struct, frozen=True):
-    """After some pairs.
+    """The evaluation after some pairs.
 
     Attributes:
         paired: The judge's answer on the figure that decides.

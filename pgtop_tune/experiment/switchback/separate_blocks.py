@@ -180,7 +180,7 @@ class CheckedArms(Arms):
 
 
 class SeparateBlocks(Switchback):
-    """One experiment; `run` in the engine's loop.
+    """An experiment in blocks that are runs of their own; `run` in the engine's loop.
 
     Args:
         plan, frames, arms, take_state: See `Switchback`.

@@ -262,7 +262,7 @@ _PLANNED: Final = frozenset({*ANSWERS, Ending.UNDECIDED, Ending.NOT_ATTRIBUTABLE
 
 
 class Switchback:
-    """One experiment; `run` in the engine's loop.
+    """An experiment; `run` in the engine's loop.
 
     Args:
         plan: The request.

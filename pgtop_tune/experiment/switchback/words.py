@@ -31,7 +31,7 @@ _PREDICTED: Final = "prediction: "
 
 
 class ShownStates:
-    """Takes states of one experiment, and makes figures and texts anew only after another pair and at the end.
+    """The states of an experiment as shown: figures and texts are made anew only after another pair and at the end.
 
     Args:
         plan: The request.
@@ -117,7 +117,7 @@ _TIMES: Final = 9.0
 
 
 class Narrator:
-    """Makes lines of states: each phase, block, pair and note once."""
+    """The lines of an experiment's states: each phase, block, pair and note once."""
 
     def __init__(self) -> None:
         self._phase: SwitchbackPhase | None = None

@@ -1,5 +1,4 @@
-"""Conditions of evaluations: the load that another program drives, and what other programs
-take of the machine. Pure.
+"""Conditions of evaluations: the load that another program drives, and what other programs take of the machine. Pure.
 
 A setting is compared with itself, earlier and later, so that no knob is to blame for a difference. Settings change how
 fast a server is, and clients that wait for it send less then; so a rate alone is no other load: where a server gets

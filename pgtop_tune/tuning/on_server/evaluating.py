@@ -163,7 +163,7 @@ _BACK_S: Final = 600.0
 
 
 class Attempts(Struct, frozen=True):
-    """Makes evaluations.
+    """Evaluations, attempted again where they are disturbed.
 
     Attributes:
         evaluator: Measures.
@@ -266,7 +266,7 @@ class ConditionsChanged(Disturbed):
 
 
 class Evaluator:
-    """Measures evaluations, one at a time, in the engine's loop.
+    """The measurement of evaluations, one at a time, in the engine's loop.
 
     Args:
         space: The space of the search.

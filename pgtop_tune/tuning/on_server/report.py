@@ -1,4 +1,4 @@
-"""The report of a search: result, path, what was tried, and the script. Pure."""
+"""A search in words: lines while it runs, its state for screens, the report, and the script. Pure."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ _LAST: Final = 6
 
 
 class ShownTuning:
-    """Takes what happens in a search, and has its state for screens.
+    """The state of a search for screens.
 
     Args:
         kept: The contents of its journal.

@@ -1,4 +1,4 @@
-"""Runs a search on a server: one evaluation after the other, each outcome on the disk before the next one begins."""
+"""The run of a search: one evaluation after the other, each outcome on the disk before the next one begins."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_failed_and_invalid_runs_are_counted_and_do_not_count() -> None:
     for _, each in zip(repeats, results, strict=False):
         repeats.take(each)
     [cell] = repeats.cells()
-    assert (cell.made, cell.runs) == (4, 2)
+    assert (cell.runs_made, cell.runs) == (4, 2)
     assert cell.tps == pytest.approx(1005.0, rel=0.01)
     assert cell.notes[:2] == ("run 2 failed", "run 3 is not valid (LOG-INCOMPLETE)")
 

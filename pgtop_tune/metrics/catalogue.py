@@ -360,12 +360,17 @@ def _started_ms(frame: Frame) -> int | None:
     return postgres.server.started_ms
 
 
-def rate(older: float, newer: float, older_s: float, newer_s: float) -> float | None:
-    """Return the increase per second; None when the counter went backwards (reset) or no time has passed."""
+def rate(older: float | None, newer: float | None, older_s: float, newer_s: float) -> float | None:
+    """Return the increase per second; None when a value is not known, the counter was reset or no time has passed."""
     seconds = newer_s - older_s
-    if seconds <= 0 or newer < older:
+    if older is None or newer is None or seconds <= 0 or newer < older:
         return None
     return (newer - older) / seconds
+
+
+def pair_rate(pair: tuple[S, S] | None, pick: Callable[[S], float | None]) -> float | None:
+    """Return the increase per second of a counter in two readings, older first."""
+    return None if pair is None else rate(pick(pair[0]), pick(pair[1]), pair[0].at_s, pair[1].at_s)
 
 
 def share(part: float, total: float) -> float | None:

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, sessions
-from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric
-from pgtop_tune.metrics.catalogue import rate as per_second
+from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, pair_rate
 from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
 from pgtop_tune.metrics.server import number
 from pgtop_tune.model.absence import Unavailable
@@ -246,15 +245,12 @@ METRICS: Final = (
 
 
 def _flushes(interval: Interval) -> float | None:
-    pair = interval.pair(sections.wal, PUBLISHED_S)
-    if pair is None or pair[0].wal_syncs is None or pair[1].wal_syncs is None:
-        return None
-    return per_second(pair[0].wal_syncs, pair[1].wal_syncs, pair[0].at_s, pair[1].at_s)
+    return pair_rate(interval.pair(sections.wal, PUBLISHED_S), lambda wal: wal.wal_syncs)
 
 
 def _commits_per_flush(interval: Interval) -> float | None:
-    flushes, pair = _flushes(interval), interval.pair(sections.database, PUBLISHED_S)
-    commits = None if pair is None else per_second(pair[0].xact_commit, pair[1].xact_commit, pair[0].at_s, pair[1].at_s)
+    flushes = _flushes(interval)
+    commits = pair_rate(interval.pair(sections.database, PUBLISHED_S), lambda counters: counters.xact_commit)
     return None if not flushes or commits is None else commits / flushes
 
 

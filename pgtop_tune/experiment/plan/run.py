@@ -31,8 +31,7 @@ from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter, WantedSetting
-from pgtop_tune.changes.model.change_set import ChangeSet
-from pgtop_tune.changes.model.restart import PendingParameter
+from pgtop_tune.changes.model.change_set import ChangeSet, PendingParameter
 from pgtop_tune.compare.noise import FIGURES, history, load_fingerprint, measured_run
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.attribution import SurroundingsMeter

@@ -19,7 +19,7 @@ from pgtop_tune.advice.knobs.system import GROUPS as SETTING_GROUPS
 from pgtop_tune.advice.knobs.system import knob_of
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import MB, about, duration
-from pgtop_tune.changes.start.values import ValuesAfter
+from pgtop_tune.changes.start.next_start import ValuesAfter
 from pgtop_tune.host.system_settings import ALONG
 from pgtop_tune.metrics.memory_rule import MemoryUse, terms
 from pgtop_tune.metrics.setting_risks import RISKS

@@ -22,7 +22,7 @@ from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
-from pgtop_tune.changes.model.restart import PendingParameter
+from pgtop_tune.changes.model.change_set import PendingParameter
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from docs.markdown import plain, table
 from pgtop_tune.export.catalogue import exported
-from pgtop_tune.export.exported import Exported, MetricKind, WantedRows
+from pgtop_tune.export.exported import DefaultRows, Exported, MetricKind
 
 _WHERE = {
-    WantedRows.EVERYWHERE: "tables, OpenMetrics",
-    WantedRows.NOT_IN_TABLES: "OpenMetrics",
-    WantedRows.WHEN_NAMED: "when named",
+    DefaultRows.EVERYWHERE: "tables, OpenMetrics",
+    DefaultRows.NOT_IN_TABLES: "OpenMetrics",
+    DefaultRows.WHEN_NAMED: "when named",
 }
 _HEADS = ("metric", "unit", "name in OpenMetrics", "labels", "included in")
 
@@ -33,4 +33,4 @@ def exported_page() -> str:
 def _cells(row: Exported) -> tuple[str, ...]:
     suffix = {MetricKind.GAUGE: "", MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}[row.kind]
     labels = ", ".join(f"`{label}`" for label in row.labels)
-    return f"`{row.id}`", plain(row.unit), f"`{row.exposed}{suffix}`", labels, _WHERE[row.wanted]
+    return f"`{row.id}`", plain(row.unit), f"`{row.exposed}{suffix}`", labels, _WHERE[row.default_for]

@@ -6,11 +6,14 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from string import ascii_lowercase
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from msgspec import Struct
 
 from pgtop_tune import __version__
 from pgtop_tune.base.errors import PgtopError, UsageProblem
@@ -27,8 +30,8 @@ _SHELL_BY_NAME: Final = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
 _OF_THE_PROGRAM: Final = ("--help", "--version", "--install-completion", "--show-completion")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         say(f"{PROGRAM} {__version__}")
         raise typer.Exit
 
@@ -42,42 +45,73 @@ def _program(
 
 
 COMMANDS: Final = (
-    ("top", "watch", "top"),
-    ("demo", "watch", "demo"),
-    ("record", "recordings", "record"),
-    ("replay", "watch", "replay"),
-    ("parameters", "parameters", "parameters"),
-    ("advise", "parameters", "advise"),
-    ("set", "parameters", "set_parameters"),
-    ("reset", "parameters", "reset_parameters"),
-    ("revert", "parameters", "revert"),
-    ("ab", "ab", "ab"),
-    ("tune", "tune", "tune"),
-    ("diff", "parameters", "diff"),
-    ("check", "check", "check"),
-    ("compare", "recordings", "compare"),
-    ("report", "recordings", "report"),
-    ("export", "recordings", "export"),
+    ("top", "watch.TopRequest", "watch.screen.show_server"),
+    ("demo", "watch.DemoRequest", "watch.demo_server.run_demo"),
+    ("record", "recordings.RecordRequest", "recordings.record"),
+    ("replay", "watch.ReplayRequest", "watch.screen.replay_recording"),
+    ("parameters", "parameters.ParametersRequest", "parameters.advice.say_parameters"),
+    ("advise", "parameters.AdviseRequest", "parameters.advice.run_advise"),
+    ("set", "parameters.SetRequest", "parameters.set_reset.set_values"),
+    ("reset", "parameters.ResetRequest", "parameters.set_reset.reset_values"),
+    ("revert", "parameters.RevertRequest", "parameters.reverts.run_revert"),
+    ("ab", "ab.AbRequest", "ab.experiment.run_ab"),
+    ("tune", "tune.TuneRequest", "tune.search.run_tune"),
+    ("diff", "parameters.DiffRequest", "parameters.differences.say_differences"),
+    ("check", "check.CheckRequest", "check.report.run_check"),
+    ("compare", "recordings.CompareRequest", "recordings.comparison.compare_files"),
+    ("report", "recordings.ReportRequest", "recordings.comparison.write_report"),
+    ("export", "recordings.ExportRequest", "recordings.export.export_recording"),
+    ("bench init", "bench.InitRequest", "bench.data_sets.make_data_set"),
+    ("bench run", "bench.RunRequest", "bench.runs.run_loads"),
+    ("bench list", "bench.ProfilesRequest", "bench.profiles.say_profiles"),
+    ("bench show", "bench.ProfileRequest", "bench.profiles.say_profile"),
+    ("baseline save", "recordings.SaveRequest", "recordings.comparison.save_baseline"),
+    ("baseline list", "recordings.BaselinesRequest", "recordings.comparison.say_baselines"),
+    ("baseline check", "recordings.BaselineRequest", "recordings.comparison.check_baseline"),
+    ("experiment noise", "experiment.NoiseRequest", "experiment.noise_floor.measure_noise"),
+    ("experiment check", "experiment.PlanCheckRequest", "experiment.plans.check_plan"),
+    ("experiment plan", "experiment.PlanReviewRequest", "experiment.plans.review_plan"),
+    ("experiment run", "experiment.PlanRunRequest", "experiment.plan_runs.run_plan"),
+    ("experiment resume", "experiment.PlanResumeRequest", "experiment.plan_runs.resume_plan"),
+    ("experiment status", "experiment.StatusRequest", "experiment.results.show_status"),
+    ("experiment report", "experiment.ExperimentReportRequest", "experiment.results.write_report"),
+    ("experiment attach", "experiment.AttachRequest", "experiment.results.attach"),
+    ("experiment stop", "experiment.StopRequest", "experiment.results.stop"),
 )
-"""Name, folder below `cli.commands`, function."""
-GROUPS: Final = (
-    ("bench", "bench", "bench"),
-    ("baseline", "recordings", "baseline"),
-    ("experiment", "experiment", "experiment"),
-)
-"""Commands with commands of their own: name, folder, what typer makes of them."""
-_NAMES: Final = frozenset(name for name, _, _ in (*COMMANDS, *GROUPS))
+"""Words of a command; below `cli.commands`, the struct of its options and help, and the function that takes it."""
+GROUPS: Final = {
+    "bench": (
+        "Prepare and run pgbench loads.",
+        "Examples:  pgtop-tune bench init -s 100 -d bench  ·  pgtop-tune bench run -c 8 -T 60 -d bench  ·  "
+        "pgtop-tune bench list  ·  pgtop-tune bench show ticket-read",
+    ),
+    "baseline": (
+        "Save runs under a name, and compare with them later.",
+        "Examples:  pgtop-tune baseline save go-live run.jsonl.gz  ·  pgtop-tune baseline check go-live -d bench  ·  "
+        "pgtop-tune baseline list",
+    ),
+    "experiment": (
+        "Run experiments: the noise of this machine, and plans of configurations, loads, sizes and endpoints.",
+        "Examples:  pgtop-tune experiment noise --profile tpcb-like -c 16 --for 10m -d bench  ·  "
+        "pgtop-tune experiment check P1 -d bench  ·  pgtop-tune experiment run P1 --scale 5 --time 10s  ·  "
+        "pgtop-tune experiment status  ·  pgtop-tune experiment resume P1  ·  "
+        "pgtop-tune experiment report P1 -o p1.html",
+    ),
+}
+"""Help and examples of the commands that have commands of their own."""
+_NAMES: Final = frozenset(call.split()[0] for call, _, _ in COMMANDS)
 _LONG: Final = 4
+_LOOKS: Final[Mapping[str, Any]] = {"rich_markup_mode": "rich", "context_settings": {"help_option_names": ["--help"]}}
 
 
-def program(named: str = "") -> typer.Typer:
-    """The command line.
+def program(only: str = "") -> typer.Typer:
+    """Return the command line.
 
     Args:
-        named: The only command that will be asked for: what the others take need not be found out, which takes 60 ms.
-            Any other word is all of them.
+        only: Name of the one command that is needed: looking up the options of all takes 60 ms. Any other word means
+            all commands.
     """
-    made = typer.Typer(
+    root = typer.Typer(
         name=PROGRAM,
         help=(
             "Watch a PostgreSQL server and its host during a load test; start loads, change parameters, record, replay."
@@ -88,26 +122,33 @@ def program(named: str = "") -> typer.Typer:
         ),
         no_args_is_help=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode="rich",
-        context_settings={"help_option_names": ["--help"]},
+        **_LOOKS,
     )
-    made.callback()(_program)
-    alone = named in _NAMES
-    for name, folder, function in COMMANDS:
-        if name == named or not alone:
-            register(made, name, _part(folder, function))
-    for name, folder, group in GROUPS:
-        if name == named or not alone:
-            made.add_typer(_part(folder, group), name=name)
-    return made
+    root.callback()(_program)
+    parents = {"": root}
+    for group, (help_text, examples) in GROUPS.items():
+        if only == group or only not in _NAMES:
+            parents[group] = typer.Typer(help=help_text, epilog=examples, no_args_is_help=True, **_LOOKS)
+            root.add_typer(parents[group], name=group)
+    for call, request, function in COMMANDS:
+        if only == call.split()[0] or only not in _NAMES:
+            group, _, name = call.rpartition(" ")
+            register(parents[group], name, _member(request), partial(_run_command, function))
+    return root
 
 
-def _part(folder: str, name: str) -> Any:
-    return getattr(import_module(f"pgtop_tune.cli.commands.{folder}"), name)
+def _run_command(function: str, request: Struct) -> int | None:
+    exit_status: int | None = _member(function)(request)
+    return exit_status
+
+
+def _member(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(f"pgtop_tune.cli.commands.{module}"), name)
 
 
 def with_default_command(arguments: list[str]) -> list[str]:
-    """The words with `top` put in front when they name no command: `pgtop-tune -h db1 bench` is `pgtop-tune top …`.
+    """Return the arguments, with `top` in front where they name no command: `pgtop-tune -h db1` means `top -h db1`.
 
     Raises:
         UsageProblem: The first word is nearly a command: a slip is likelier than a database of that name.
@@ -123,9 +164,9 @@ def with_default_command(arguments: list[str]) -> list[str]:
 
 
 def _mistyped(word: str) -> str:
-    """The command that a word is one slip away from: a letter added, left out, wrong or swapped; "" for none.
+    """Return the command that is one slip away: a letter added, left out, wrong or swapped; "" for none.
 
-    Short commands are near too many words: of these only swapped letters count.
+    Short commands are near too many words: for these only swapped letters count.
     """
     typed = word.lower()
     if not typed.isalpha():
@@ -134,7 +175,7 @@ def _mistyped(word: str) -> str:
 
 
 def _slips(name: str) -> set[str]:
-    parts = [(name[:place], name[place:]) for place in range(len(name) + 1)]
+    parts = [(name[:length], name[length:]) for length in range(len(name) + 1)]
     swapped = {head + tail[1] + tail[0] + tail[2:] for head, tail in parts if len(tail) > 1} | {name}
     if len(name) < _LONG:
         return swapped
@@ -145,16 +186,13 @@ def _slips(name: str) -> set[str]:
 
 
 _YOUNG_OBJECTS: Final = 20_000
-"""Objects made before garbage is looked for. Python's own 700 is reached many times in each frame, and frames have no
-cycles to be found."""
-
-
+"""Threshold of the garbage collector. Each frame exceeds Python's own 700 many times, and frames have no cycles."""
 _KEEPING_STATE: Final = frozenset({"set", "reset", "revert", "ab", "tune", "experiment", "advise", "bench"})
 """Commands whose journal or records matter later: root is told where they are."""
 
 
 def main() -> None:
-    """Runs the command line and leaves with its exit status; an expected failure is one sentence, never a traceback."""
+    """Run the command line, and exit with its status; an expected failure is one sentence, never a traceback."""
     fill_closed_streams()
     reset_inherited()
     gc.set_threshold(_YOUNG_OBJECTS, 10, 10)
@@ -163,10 +201,10 @@ def main() -> None:
     try:
         take_over()
         with terminating():
-            words = sys.argv[1:] if completing else with_default_command(command_line(sys.argv[1:]))
-            if words and words[0] in _KEEPING_STATE and (note := elsewhere()):
+            arguments = sys.argv[1:] if completing else with_default_command(command_line(sys.argv[1:]))
+            if arguments and arguments[0] in _KEEPING_STATE and (note := elsewhere()):
                 tell(note)
-            _run(words, "" if completing else words[0])
+            _run(arguments, "" if completing else arguments[0])
     except PgtopError as problem:
         complain(problem)
         sys.exit(exit_code(problem))
@@ -175,7 +213,7 @@ def main() -> None:
     except BrokenPipeError:
         _leave_unread()
     except SystemExit as ended:
-        # typer ends the program by itself, with 1 for all that it has caught.
+        # typer exits with 1 for every exception that it has caught.
         if isinstance(ended.__context__, BrokenPipeError):
             _leave_unread()
         if isinstance(ended.__context__, typer.Abort):
@@ -190,12 +228,12 @@ def main() -> None:
         sys.exit(ExitCode.CRASHED)
 
 
-def _run(words: list[str], command: str) -> None:
-    if words[:1] in _COMPLETIONS and len(words) > 1:
-        # typer takes the name of a shell only where it does not look for the one that it runs in.
+def _run(arguments: list[str], command: str) -> None:
+    if arguments[:1] in _COMPLETIONS and len(arguments) > 1:
+        # typer takes the name of a shell only where it does not detect the shell.
         os.environ[_SHELL_BY_NAME] = "1"
     try:
-        program(command)(args=words, prog_name=PROGRAM)
+        program(command)(args=arguments, prog_name=PROGRAM)
     except SystemExit:
         flush_or_say_why(sys.stdout, "stdout")
         raise
@@ -215,7 +253,7 @@ def _refused(failure: Exception) -> PgtopError | None:
 
 
 def _leave_unread() -> NoReturn:
-    """Nobody reads our lines any more (`| head`); what is left of them must not be flushed at exit."""
+    """Exit because our lines have lost their reader (`| head`); the rest of them must not be flushed."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)

@@ -1,4 +1,4 @@
-"""Run in a child before one is relied on: imports what a revert needs, and says where this program is imported from."""
+"""A probe that runs in a child: imports the code of a revert, and prints the path of this package."""
 
 from __future__ import annotations
 

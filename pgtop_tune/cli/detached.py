@@ -1,6 +1,6 @@
-"""Runs that survive the terminal: a command started again in a session of its own, its lines in a file.
+"""Runs that survive the terminal: a command that is started again in a session of its own, with its lines in a file.
 
-The file of the lines is what `experiment attach` follows. A run is known by its process, not by its pid alone.
+`experiment attach` follows that file. A run is known by the key of its process, not by its pid alone.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ from pgtop_tune.runtime.running_experiments import DETACHED
 
 _OPTION: Final = "--detach"
 _LOOK_S: Final = 0.2
-_HINT: Final = "`pgtop-tune experiment status` lists them"
 
 
 class DetachedRun(Struct, frozen=True):
     """A run that was started with --detach.
 
     Attributes:
-        name: Of its files.
+        name: Stem of its files.
         key: Its process.
         command: Its first words, without options that could hold a password.
-        log: Its lines.
+        log: File of its lines.
     """
 
     name: str
@@ -46,22 +45,17 @@ class DetachedRun(Struct, frozen=True):
     command: str
     log: str
 
-    @property
-    def lives(self) -> bool:
-        """Whether it still runs."""
-        return self.key.lives
 
-
-def start_detached(words: Sequence[str]) -> int:
-    """Starts this command again, detached from the terminal; says how to get back to it.
+def start_detached(command: Sequence[str]) -> int:
+    """Start this command again, detached from the terminal, and say how to follow it.
 
     Args:
-        words: Its name: "ab", "experiment run".
+        command: Name of the command, as in "experiment run".
 
     Raises:
         UsageProblem: The files of the run cannot be made.
     """
-    name = f"{'-'.join(words)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    name = f"{'-'.join(command)}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     log = _directory() / f"{name}.log"
     try:
         argv = own_argv()
@@ -72,9 +66,9 @@ def start_detached(words: Sequence[str]) -> int:
         line = [word for word in handed_on.command_line(sys.argv[1:]) if word != _OPTION]
         password = handed_on.inherited_password()
         with new_file(log) as file, handed_on.descriptor(command_line=line, password=password) as secrets:
-            # What was typed may hold passwords: the argument list names the command alone.
+            # Options may hold passwords: the argument list names the command alone.
             program = subprocess.Popen(
-                [*argv, *words],
+                [*argv, *command],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**handed_on.environment(), DETACHED: name, handed_on.VARIABLE: str(secrets)},
                 pass_fds=(secrets,),
@@ -82,7 +76,7 @@ def start_detached(words: Sequence[str]) -> int:
         key = key_of(program.pid)
         if key is None:
             raise UsageProblem("the run ended at once", f"its lines are in {log}")
-        run = DetachedRun(name=name, key=key, command=" ".join(words), log=str(log))
+        run = DetachedRun(name=name, key=key, command=" ".join(command), log=str(log))
         with replacing(_directory() / f"{name}.json") as file:
             file.write(msgspec.json.encode(run))
     except OSError as problem:
@@ -93,19 +87,15 @@ def start_detached(words: Sequence[str]) -> int:
 
 
 def detached_runs() -> tuple[DetachedRun, ...]:
-    """All that were started, oldest first; what cannot be read is not one."""
+    """Return the runs that were started, oldest first; a file that cannot be read is none."""
     return tuple(run for path in sorted(_directory().glob("*.json"), key=_made_ns) if (run := _read(path)) is not None)
 
 
 def attach(name: str) -> int:
-    """Shows the lines of a run, then those that come, until it ends; Ctrl-C leaves it running.
-
-    Raises:
-        UsageProblem: There is no such run.
-    """
+    """Print the lines of a run until it ends; Ctrl-C leaves it running. Raises UsageProblem for an unknown name."""
     run = _named(name)
     try:
-        for line in _lines(run, lambda: run.lives):
+        for line in _lines(run, lambda: run.key.lives):
             say(one_line(line, 2000))
     except KeyboardInterrupt:
         tell(f"{run.name} runs on")
@@ -121,7 +111,7 @@ def stop(name: str) -> int:
         UsageProblem: There is no such run, it belongs to another user, or it does not end.
     """
     run = _named(name)
-    if not run.lives:
+    if not run.key.lives:
         raise UsageProblem(f"{run.name} has ended", f"its lines: pgtop-tune experiment attach {run.name}")
     tell(f"waiting for {run.name}, process {run.key.pid}, to end; Ctrl-C leaves it to itself")
     interruption = Interruption(run.key, run.name, tell)
@@ -136,31 +126,33 @@ def _lines(run: DetachedRun, goes_on: Callable[[], bool], *, from_end: bool = Fa
 
     Args:
         goes_on: Asked whether it still runs, before each look at its lines.
-        from_end: Leave out the lines that are there already.
+        from_end: Leave out earlier lines.
     """
     with open(run.log, encoding="utf-8", errors="replace") as file:
         if from_end:
             file.seek(0, os.SEEK_END)
-        rest = ""
+        partial = ""
         while True:
             # Asked before reading: the last lines are read after its end.
             has_ended = not goes_on()
-            *lines, rest = (rest + file.read()).split("\n")
+            *lines, partial = (partial + file.read()).split("\n")
             yield from lines
             if has_ended:
-                if rest:
-                    yield rest
+                if partial:
+                    yield partial
                 return
             time.sleep(_LOOK_S)
 
 
 def _named(name: str) -> DetachedRun:
     runs = detached_runs()
-    alive = [run for run in runs if run.lives]
-    found = [run for run in runs if run.name == name] if name else alive or list(runs)
-    if not found:
-        raise UsageProblem(f"there is no detached run{f' {name}' if name else ''}", _HINT)
-    return found[-1]
+    running = [run for run in runs if run.key.lives]
+    matching = [run for run in runs if run.name == name] if name else running or list(runs)
+    if not matching:
+        raise UsageProblem(
+            f"there is no detached run{f' {name}' if name else ''}", "`pgtop-tune experiment status` lists them"
+        )
+    return matching[-1]
 
 
 def _directory() -> Path:

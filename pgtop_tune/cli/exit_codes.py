@@ -54,7 +54,7 @@ class ExitCode(IntEnum):
 
 
 class Terminated(SystemExit):
-    """SIGTERM or SIGHUP arrived. A SystemExit, which an event loop lets through as it does no other exception.
+    """The end by SIGTERM or SIGHUP. Event loops let only a SystemExit through.
 
     Attributes:
         number: The signal.
@@ -72,7 +72,7 @@ def raise_terminated(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP raise `Terminated` in the main thread; SIGINT raises KeyboardInterrupt as always."""
+    """Have SIGTERM and SIGHUP raise `Terminated` in the main thread; SIGINT raises KeyboardInterrupt as always."""
     with handled(tuple(number for number in ending_signals() if number != signal.SIGINT), raise_terminated):
         yield
 
@@ -92,5 +92,5 @@ _BY_PROBLEM: Final[tuple[tuple[type[PgtopError], ExitCode], ...]] = (
 
 
 def exit_code(problem: PgtopError) -> ExitCode:
-    """The exit status for a problem that ends a command."""
+    """Return the exit status of a problem."""
     return next((code for kind, code in _BY_PROBLEM if isinstance(problem, kind)), ExitCode.CRASHED)

@@ -1,4 +1,4 @@
-"""A session without a screen: for a time, or until a signal; one line per frame and a summary at the end."""
+"""Sessions without a screen: engines that run for a time, or until a signal; a line per frame, and a summary."""
 
 from __future__ import annotations
 
@@ -38,32 +38,29 @@ async def run_engine(
     started: Callable[[], Awaitable[None]] | None = None,
     stopping: Callable[[], Awaitable[None]] | None = None,
 ) -> signal.Signals | None:
-    """Runs until the time is over, a signal asks to stop, or the source ends.
+    """Run an engine until the time is over, a signal arrives, or the source ends; return the signal.
 
     Args:
         engine: Not started.
-        seconds: How long; None for until a signal.
+        seconds: None runs until a signal.
         started: Called once the engine runs.
-        stopping: Called before the engine is ended, while frames still come.
-
-    Returns:
-        The signal that ended it, None when it ended by itself.
+        stopping: Called before the end of the engine, while frames still come.
 
     Raises:
-        PgtopError: What the source or `started` could not go on from.
-        Terminated: Nobody reads its lines any more.
+        PgtopError: The source or `started` could not go on.
+        Terminated: The lines have lost their reader.
     """
     loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
+    stopped = asyncio.Event()
     received: list[signal.Signals] = []
 
     def stop(number: signal.Signals) -> None:
         received.append(number)
-        asked.set()
+        stopped.set()
 
     with signals_taken(stop):
         running = loop.create_task(engine.run())
-        waiting = loop.create_task(asked.wait())
+        waiting = loop.create_task(stopped.wait())
         try:
             with unread_lines_stop(loop, lambda: stop(signal.SIGPIPE)):
                 if started is not None:
@@ -84,22 +81,17 @@ async def run_engine(
 async def run_beside(
     engine: Engine, work: Callable[[], Awaitable[None]], *, quietly: bool = False
 ) -> signal.Signals | None:
-    """Runs the engine for as long as some work lasts.
+    """Run an engine for as long as some work lasts, and return the signal that ended it.
 
-    The first signal, or the first line that nobody reads any more, cancels the work, which may still tidy up while
-    frames come. A second signal ends the engine, so that nobody waits for a frame; a third one does not wait for the
-    work either.
+    The first signal, or the first line without a reader, cancels the work, which may clean up while frames come. A
+    second signal ends the engine, for which the work then waits in vain; a third one does not wait for the work.
 
     Args:
         engine: Not started.
-        work: What lasts.
-        quietly: Say nothing at the first signal: the work has nothing to tidy up.
-
-    Returns:
-        The signal that ended it, None when the work ended by itself.
+        quietly: Print nothing at the first signal: the work has nothing to clean up.
 
     Raises:
-        PgtopError: What the source or the work could not go on from.
+        PgtopError: The source or the work could not go on.
     """
     loop = asyncio.get_running_loop()
     received: list[signal.Signals] = []
@@ -132,16 +124,12 @@ async def run_beside(
     return received[0] if received else None
 
 
-# The session without a screen: one line per frame and a summary at the end.
-
-
 class LineField(Struct, frozen=True):
-    """One column of the lines.
+    """A column of the lines.
 
     Attributes:
         title: Heading.
-        cells: Width; numbers are right-aligned in it.
-        text: The value in words.
+        cells: Width; the text is right-aligned in it.
     """
 
     title: str
@@ -175,13 +163,13 @@ def _disk(session: Session, interval: Interval) -> str:
     if disks is None:
         return units.UNKNOWN
     busy = host_metrics.DISK_BUSY(interval)
-    ours = [disk.name for disk in disks.disks if disk.roles] or [disk.name for disk in disks.disks]
-    return units.percent(max((busy[name] for name in ours if name in busy), default=None))
+    names = [disk.name for disk in disks.disks if disk.roles] or [disk.name for disk in disks.disks]
+    return units.percent(max((busy[name] for name in names if name in busy), default=None))
 
 
 def _active(session: Session, interval: Interval) -> str:
-    found = sessions(interval, WAITS_WINDOW_S)
-    return units.UNKNOWN if found is None else units.mean(sum(one.mean for one in found if is_active(one.kind)))
+    means = sessions(interval, WAITS_WINDOW_S)
+    return units.UNKNOWN if means is None else units.mean(sum(row.mean for row in means if is_active(row.kind)))
 
 
 def _wait(session: Session, interval: Interval) -> str:
@@ -207,21 +195,21 @@ FIELDS: Final = (
     LineField("top wait", _WAIT_CELLS, _wait),
 )
 _BINDS: Final = "bottleneck"
+_HEADING_EVERY: Final = 40
+"""Lines between two headings."""
 LEAD_UP_FRAMES: Final = KEEP_FRAMES + STEADY_FRAMES
-"""Frames before the first line, so that it says what was said live."""
+"""Frames before the first line, so that it names the bottleneck of the live session."""
 
 
 class LinePrinter:
-    """A sink that prints a line per frame, with the sentence of what binds at its end, and can sum up.
+    """A sink that prints a line per frame with the bottleneck at its end, and can sum up.
 
     Args:
         say: Takes a line.
-        repeat_every: Lines after which the heading is printed again.
     """
 
-    def __init__(self, say: Callable[[str], None], repeat_every: int = 40) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._repeat_every = repeat_every
         self._session = Session()
         self._diagnosing = Diagnosing()
         self._lines = 0
@@ -229,12 +217,12 @@ class LinePrinter:
         self._latency = percentiles.merge(())
 
     def lead_up(self, frames: Iterable[Frame]) -> None:
-        """Takes frames before the first that is printed."""
+        """Take frames before the first one that is printed."""
         for frame in frames:
             self._look(frame)
 
     def accept(self, step: Step) -> None:
-        """Prints a line for each frame but the first, which has nothing to compare with."""
+        """Print a line for each frame but the first, which has no rates."""
         for frame in step.frames:
             self._collect(frame)
             interval, first = self._look(frame)
@@ -255,33 +243,25 @@ class LinePrinter:
         self._tps.extend(line.tps for line in frame.bench.progress)
 
     def _print(self, interval: Interval, first: Finding) -> None:
-        if self._lines % self._repeat_every == 0:
-            self._say("  ".join((*(_cell(field, field.title) for field in FIELDS), _BINDS)))
-        figures = (_cell(field, field.text(self._session, interval)) for field in FIELDS)
+        if self._lines % _HEADING_EVERY == 0:
+            self._say("  ".join((*(field.title.rjust(field.cells) for field in FIELDS), _BINDS)))
+        figures = (field.text(self._session, interval).rjust(field.cells) for field in FIELDS)
         self._say("  ".join((*figures, printable(first.sentence))))
         self._lines += 1
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """See `FrameSink.close`."""
 
     def summary(self) -> str:
-        """Mean TPS and percentiles of everything seen; "" without a load."""
+        """Return mean TPS and percentiles of all frames; "" without a load."""
         if not self._tps:
             return ""
         mean = sum(self._tps) / len(self._tps)
-        words = [f"{len(self._tps)} s of load", f"tps {mean:.1f} (min {min(self._tps):.1f}, max {max(self._tps):.1f})"]
-        words.extend(_latency_words(self._latency))
-        return " · ".join(words)
-
-
-def _latency_words(latency: percentiles.Merged) -> list[str]:
-    if not latency.logged:
-        return []
-    below_ms = latency.counted_below_us / 1000
-    told = ((each, each.of(latency)) for each in PER_SECOND)
-    figures = " ".join(f"{each.title} {units.marked_ms(estimate_mark(ms, below_ms), ms)}" for each, ms in told)
-    return [f"latency ms {figures} max {units.ms(latency.max_us / 1000)} ({latency.logged} logged)"]
-
-
-def _cell(field: LineField, text: str) -> str:
-    return text.rjust(field.cells)
+        parts = [f"{len(self._tps)} s of load", f"tps {mean:.1f} (min {min(self._tps):.1f}, max {max(self._tps):.1f})"]
+        latency = self._latency
+        if latency.logged:
+            below_ms = latency.counted_below_us / 1000
+            values = ((quantile.title, quantile.of(latency)) for quantile in PER_SECOND)
+            figures = " ".join(f"{title} {units.marked_ms(estimate_mark(ms, below_ms), ms)}" for title, ms in values)
+            parts.append(f"latency ms {figures} max {units.ms(latency.max_us / 1000)} ({latency.logged} logged)")
+        return " · ".join(parts)

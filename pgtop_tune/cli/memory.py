@@ -1,7 +1,7 @@
-"""The TLS library is 5 MB: it is loaded when a connection takes TLS, which one over a Unix socket does not.
+"""Memory of a process: a late TLS library, and one heap for all threads.
 
-asyncio, asyncpg and hashlib import it with themselves. `hold_back` imports asyncio and hashlib without it, as they come
-on a Python that has none; what asks the module `ssl` for anything from then on has it loaded, and asyncio is told.
+The TLS library takes 5 MB; a connection over a Unix socket does without it. asyncio, asyncpg and hashlib import it.
+`hold_back` imports asyncio and hashlib as on a Python without TLS; the first use of the module `ssl` loads the library.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final
 
-# One heap of the C library for all threads: a program that runs beside the server keeps its memory small.
-
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
@@ -24,10 +22,10 @@ _LARGE_BYTES: Final = 128 * 1024
 
 
 def one_heap() -> None:
-    """Asks glibc for a single heap, and to give back what is free; other C libraries have no such wish to be told.
+    """Have glibc use a single heap, and return free memory to the system; other C libraries take no such options.
 
-    By default each thread gets a heap of its own, and what one has free another cannot use. Only one thread runs Python
-    at a time, so there is nothing to be won by that. Before threads are started. Source: mallopt(3).
+    By default each thread has a heap of its own, whose free memory other threads cannot use. Python runs one thread at
+    a time and gains nothing by that. Call before threads are started. Source: mallopt(3).
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -38,7 +36,7 @@ def one_heap() -> None:
 
 
 def give_back() -> None:
-    """Has glibc give back the pages between what is used: after the imports, a megabyte. Source: malloc_trim(3)."""
+    """Have glibc return free pages to the system: a megabyte after the imports. Source: malloc_trim(3)."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError):
@@ -47,12 +45,12 @@ def give_back() -> None:
 
 _SHA2: Final = ("_sha2",) if sys.version_info >= (3, 12) else ("_sha256", "_sha512")
 _OWN_HASHES: Final = ("_md5", "_sha1", "_sha3", "_blake2", *_SHA2)
-"""Python's own, which some distributions leave out: there hashlib needs the library."""
+"""Python's own hashes; some distributions leave them out, and hashlib needs the library there."""
 _loading: Final = threading.Lock()
 
 
-class _TlsToCome(ModuleType):
-    """Stands for the module `ssl` until it is asked for something."""
+class _LateTls(ModuleType):
+    """A stand-in for the module `ssl` until its first use."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -61,11 +59,11 @@ class _TlsToCome(ModuleType):
 
 
 def hold_back() -> None:
-    """Before asyncio and hashlib are imported; where one of them is, the library is, and stays."""
+    """Import asyncio and hashlib without the TLS library; do nothing where one of the three is imported already."""
     if sys.modules.keys() & {"ssl", "asyncio", "hashlib"}:
         return
     _import_without("ssl", "asyncio")
-    sys.modules["ssl"] = _TlsToCome("ssl")
+    sys.modules["ssl"] = _LateTls("ssl")
     if all(map(find_spec, _OWN_HASHES)):
         _import_without("_hashlib", "hashlib", "hmac")
         vars(sys.modules["hashlib"])["pbkdf2_hmac"] = _pbkdf2_hmac
@@ -81,9 +79,9 @@ def _import_without(absent: str, *names: str) -> None:
         del sys.modules[absent]
 
 
-def _loaded(to_come: _TlsToCome) -> ModuleType:
+def _loaded(stand_in: _LateTls) -> ModuleType:
     with _loading:
-        if sys.modules.get("ssl") is to_come:
+        if sys.modules.get("ssl") is stand_in:
             del sys.modules["ssl"]
             tls = import_module("ssl")
             for name, module in list(sys.modules.items()):
@@ -94,7 +92,7 @@ def _loaded(to_come: _TlsToCome) -> ModuleType:
         return sys.modules["ssl"]
 
 
-def _pbkdf2_hmac(*arguments: Any, **words: Any) -> bytes:
-    """`hashlib.pbkdf2_hmac`, which passwords by SCRAM take and only the library has."""
-    derived: bytes = import_module("_hashlib").pbkdf2_hmac(*arguments, **words)
+def _pbkdf2_hmac(*arguments: Any, **keywords: Any) -> bytes:
+    """Derive as `hashlib.pbkdf2_hmac`, which passwords by SCRAM need and only the library has."""
+    derived: bytes = import_module("_hashlib").pbkdf2_hmac(*arguments, **keywords)
     return derived

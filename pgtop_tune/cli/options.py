@@ -1,227 +1,165 @@
-"""Options that several commands share, declared once, with psql's letters and meanings; and how `--help` shows them."""
+"""Options that several commands share, the way from a struct of options to a command, and live sessions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-if TYPE_CHECKING:
-    pass
-
 import inspect
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from inspect import Parameter, Signature, signature
+from functools import partial
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from urllib.parse import urlsplit
 
-from msgspec import Struct
+import typer
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
+from typer import Argument, Option
 
+from pgtop_tune.base.config import load_config
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.model.machine import DiskKind, Workload
 
-_CONNECTION: Final = "Connection (as psql)"
-_SESSION: Final = "Session"
-_SCREEN: Final = "Screen"
-MACHINE: Final = "Machine and purpose"
+if TYPE_CHECKING:
+    from pgtop_tune.bench.places import SshAddress
+    from pgtop_tune.host.block_devices import DiskCap
+    from pgtop_tune.model.pooler import PoolerAddress
+    from pgtop_tune.model.setup import Measured
+    from pgtop_tune.recording.files import Rotation
+
+_connection_option: Final = partial(Option, rich_help_panel="Connection (as psql)")
+_session_option: Final = partial(Option, rich_help_panel="Session")
+_screen_option: Final = partial(Option, rich_help_panel="Screen")
+machine_option: Final = partial(Option, rich_help_panel="Machine and purpose")
 
 Target = Annotated[
-    str,
-    typer.Argument(
-        metavar="[DBNAME|URI]",
-        help="Database, URI (postgresql://…) or keywords (service=… host=…).",
-    ),
+    str, Argument(metavar="[DBNAME|URI]", help="Database, URI (postgresql://…) or keywords (service=… host=…).")
 ]
-Host = Annotated[
-    str,
-    typer.Option("-h", "--host", rich_help_panel=_CONNECTION, help="Host or socket directory."),
-]
-Port = Annotated[str, typer.Option("-p", "--port", rich_help_panel=_CONNECTION, help="Port.")]
-User = Annotated[str, typer.Option("-U", "--username", rich_help_panel=_CONNECTION, help="User name.")]
-Database = Annotated[
-    str,
-    typer.Option("-d", "--dbname", rich_help_panel=_CONNECTION, help="Database, URI or keywords."),
-]
-NoPassword = Annotated[
-    bool, typer.Option("-w", "--no-password", rich_help_panel=_CONNECTION, help="Never ask for a password.")
-]
-AskPassword = Annotated[
-    bool, typer.Option("-W", "--password", rich_help_panel=_CONNECTION, help="Ask for a password before connecting.")
-]
-Interval = Annotated[
-    float,
-    typer.Option("-i", "--interval", min=0.2, max=60.0, rich_help_panel=_SESSION, help="Seconds between two samples."),
-]
+Host = Annotated[str, _connection_option("-h", "--host", help="Host or socket directory.")]
+Port = Annotated[str, _connection_option("-p", "--port", help="Port.")]
+User = Annotated[str, _connection_option("-U", "--username", help="User name.")]
+Database = Annotated[str, _connection_option("-d", "--dbname", help="Database, URI or keywords.")]
+NoPassword = Annotated[bool, _connection_option("-w", "--no-password", help="Never ask for a password.")]
+AskPassword = Annotated[bool, _connection_option("-W", "--password", help="Ask for a password before connecting.")]
+Interval = Annotated[float, _session_option("-i", "--interval", min=0.2, max=60.0, help="Seconds between two samples.")]
 MaybeInterval = Annotated[
     float | None,
-    typer.Option(
-        "-i",
-        "--interval",
-        min=0.2,
-        max=60.0,
-        rich_help_panel=_SESSION,
-        help="Seconds between two samples (1, or as configured).",
-    ),
+    _session_option("-i", "--interval", min=0.2, max=60.0, help="Seconds between two samples (1, or as configured)."),
 ]
 NoQueryText = Annotated[
     bool,
-    typer.Option(
-        "--no-query-text",
-        rich_help_panel=_SESSION,
-        help="Record no query texts, no lines of the server's log and no commands of the server.",
+    _session_option(
+        "--no-query-text", help="Record no query texts, no lines of the server's log and no commands of the server."
     ),
 ]
 Record = Annotated[
     Path | None,
-    typer.Option(
-        "--record",
-        metavar="FILE",
-        rich_help_panel=_SESSION,
-        help="Record from the start; a name ending in .gz compresses.",
-    ),
+    _session_option("--record", metavar="FILE", help="Record from the start; a name ending in .gz compresses."),
 ]
 OpenMetrics = Annotated[
     str,
-    typer.Option(
+    _session_option(
         "--openmetrics",
         metavar="[HOST:]PORT",
-        rich_help_panel=_SESSION,
         help="Serve Prometheus at http://HOST:PORT/metrics; without HOST only on this machine.",
     ),
 ]
 ScrapedStatements = Annotated[
     int,
-    typer.Option(
+    _session_option(
         "--statements",
         metavar="N",
         min=0,
         max=500,
-        rich_help_panel=_SESSION,
         show_default=False,
         help="With --openmetrics: also the N most expensive statements, by queryid, without their texts.",
     ),
 ]
 OverlayCurves = Annotated[
     Path | None,
-    typer.Option(
+    _screen_option(
         "--ghost",
         metavar="FILE",
-        rich_help_panel=_SCREEN,
         help="Baseline overlay: a recording, or a record of bench run, drawn dim under the charts and aligned at the "
         "start of the load.",
     ),
 ]
-Pgbench = Annotated[
-    Path | None,
-    typer.Option("--pgbench", metavar="PATH", rich_help_panel=_SESSION, help="pgbench to use."),
-]
+Pgbench = Annotated[Path | None, _session_option("--pgbench", metavar="PATH", help="pgbench to use.")]
 LoadFrom = Annotated[
     str | None,
-    typer.Option(
+    _session_option(
         "--load-from",
         metavar="SSH",
-        rich_help_panel=_SESSION,
         help="Run pgbench on another machine: ssh://[USER@]HOST[:PORT]. Name the server as that machine reaches it.",
     ),
 ]
 DiskCaps = Annotated[
     list[str] | None,
-    typer.Option(
+    _session_option(
         "--disk-cap",
         metavar="DISK=LIMIT",
-        rich_help_panel=_SESSION,
         help="Limit of a disk, such as vda=6000iops,90MB/s; the line DISK marks a disk at its limit. Repeatable.",
     ),
 ]
 Disk = Annotated[
-    DiskKind | None,
-    typer.Option(
-        "--disk",
-        rich_help_panel=MACHINE,
-        help="What the data lie on, if the kernel does not say or says it wrong.",
-    ),
+    DiskKind | None, machine_option("--disk", help="What the data lie on, if the kernel does not say or says it wrong.")
 ]
 Profile = Annotated[
-    Workload | None,
-    typer.Option(
-        "--profile",
-        rich_help_panel=MACHINE,
-        help="What the server is for, if its counters do not show it.",
-    ),
+    Workload | None, machine_option("--profile", help="What the server is for, if its counters do not show it.")
 ]
 HostSourceChoice = Annotated[
     HostSource,
-    typer.Option(
+    _session_option(
         "--host-source",
-        rich_help_panel=_SESSION,
         help="Where numbers of this machine come from: proc reads /proc, psutil serves systems without it; auto takes "
         "/proc where it is readable.",
     ),
 ]
 Poolers = Annotated[
     list[str] | None,
-    typer.Option(
+    _session_option(
         "--pooler",
         metavar="NAME=URI",
-        rich_help_panel=_SESSION,
         help="Watch the admin console of a PgBouncer or PgCat: bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer. "
         "Repeatable.",
     ),
 ]
 Ceilings = Annotated[
     Path | None,
-    typer.Option(
+    _session_option(
         "--ceilings",
         metavar="FILE",
-        rich_help_panel=_SESSION,
         help="Measured limits, from check --measure --format json (default: the last check --measure of this server).",
     ),
 ]
-Theme = Annotated[
-    str | None,
-    typer.Option("--theme", rich_help_panel=_SCREEN, help="Colours; `t` cycles through the themes."),
-]
-Plain = Annotated[
-    bool,
-    typer.Option(
-        "--plain", rich_help_panel=_SCREEN, help="For slow connections: 16 colours, ASCII, a sample every 2 s."
-    ),
-]
-Ascii = Annotated[
-    bool,
-    typer.Option("--ascii", rich_help_panel=_SCREEN, help="Draw with ASCII only (the default without UTF-8)."),
-]
+Theme = Annotated[str | None, _screen_option("--theme", help="Colours; `t` cycles through the themes.")]
+Plain = Annotated[bool, _screen_option("--plain", help="For slow connections: 16 colours, ASCII, a sample every 2 s.")]
+Ascii = Annotated[bool, _screen_option("--ascii", help="Draw with ASCII only (the default without UTF-8).")]
 Mouse = Annotated[
     bool | None,
-    typer.Option(
-        "--mouse/--no-mouse",
-        rich_help_panel=_SCREEN,
-        help="Mouse: on by default, Shift selects text; off with --plain.",
-    ),
+    _screen_option("--mouse/--no-mouse", help="Mouse: on by default, Shift selects text; off with --plain."),
 ]
 Detach = Annotated[
     bool,
-    typer.Option(
-        "--detach", help="Go on without this terminal, also when its session ends; `experiment attach` follows it."
-    ),
+    Option("--detach", help="Go on without this terminal, also when its session ends; `experiment attach` follows it."),
 ]
 AllowUnsafe = Annotated[
-    bool, typer.Option("--allow-unsafe", help="Allow unlocking values that can lose data, by typing their name.")
+    bool, Option("--allow-unsafe", help="Allow unlocking values that can lose data, by typing their name.")
 ]
 
 
 class Format(StrEnum):
-    """How a list is written to stdout."""
+    """Format of a list on stdout."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class TableFormat(StrEnum):
-    """How a table of figures is written to stdout."""
+    """Format of a table of figures on stdout."""
 
     TEXT = "text"
     JSON = "json"
@@ -229,16 +167,11 @@ class TableFormat(StrEnum):
 
 
 ProfilesDirectory = Annotated[
-    Path | None,
-    typer.Option(
-        "--profiles",
-        metavar="DIR",
-        help="Another directory of profiles (*.toml); takes precedence.",
-    ),
+    Path | None, Option("--profiles", metavar="DIR", help="Another directory of profiles (*.toml); takes precedence.")
 ]
 
 
-LOAD: Final = "Load (as pgbench)"
+load_option: Final = partial(Option, rich_help_panel="Load (as pgbench)")
 """Their panel of the help."""
 
 
@@ -250,32 +183,23 @@ class Protocol(StrEnum):
     PREPARED = "prepared"
 
 
-OneProfile = Annotated[str, typer.Option("--profile", metavar="NAME", rich_help_panel=LOAD, help="Load profile.")]
+OneProfile = Annotated[str, load_option("--profile", metavar="NAME", help="Load profile.")]
 
 
-Clients = Annotated[
-    int | None,
-    typer.Option("-c", "--clients", min=1, rich_help_panel=LOAD, help="As in the profile."),
-]
+Clients = Annotated[int | None, load_option("-c", "--clients", min=1, help="As in the profile.")]
 
 
-Threads = Annotated[int, typer.Option("-j", "--jobs", min=0, rich_help_panel=LOAD, help="Threads; 0 is one per core.")]
+Threads = Annotated[int, load_option("-j", "--jobs", min=0, help="Threads; 0 is one per core.")]
 
 
-Rate = Annotated[
-    float | None,
-    typer.Option("-R", "--rate", rich_help_panel=LOAD, help="Transactions per second."),
-]
+Rate = Annotated[float | None, load_option("-R", "--rate", help="Transactions per second.")]
 
 
-ProtocolChoice = Annotated[
-    Protocol | None,
-    typer.Option("-M", "--protocol", rich_help_panel=LOAD, help="As in the profile."),
-]
+ProtocolChoice = Annotated[Protocol | None, load_option("-M", "--protocol", help="As in the profile.")]
 
 
 class LoadWords(Struct, frozen=True):
-    """A load of ours: a group of options, see `grouped`.
+    """A load of ours: a group of options, see `register`.
 
     Attributes:
         clients, protocol: None is as the profile has it.
@@ -289,69 +213,62 @@ class LoadWords(Struct, frozen=True):
     protocol: ProtocolChoice = None
 
 
-def register(program: typer.Typer, name: str, command: Callable[..., None]) -> None:
-    """Makes a function a command of a program; see `grouped` and `help_of`."""
-    program.command(name, help=help_of(command))(grouped(command))
+def register(program: typer.Typer, name: str, request: type[Struct], run: Callable[[Any], int | None]) -> None:
+    """Add a command to a program: each field of its request is an option, and the request's docstring is its help.
 
+    Fields are declared as options are, or are structs of such fields; LEFT_OUT of a struct names those without one.
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameters that are structs have become an option for each of their fields.
-
-    Fields are declared as options are, with defaults, or are such structs; those in a struct's LEFT_OUT are no options.
-    The parameter has no default and is passed by keyword.
+    Args:
+        run: Takes the request, and returns the exit status; None is 0.
     """
-    hints = get_type_hints(command, include_extras=True)
-    parameters: list[Parameter] = []
-    for name, parameter in signature(command).parameters.items():
-        parameters += _options(hints[name]) if _is_group(hints[name]) else [parameter.replace(annotation=hints[name])]
+    parameters = list(_parameters(request))
 
-    def called(**given: Any) -> None:
-        command(**{name: _value(name, hints[name], given) for name in signature(command).parameters})
+    def command(**values: Any) -> None:
+        sys.exit(run(_from_values(request, values)))
 
-    called.__name__, called.__doc__ = command.__name__, command.__doc__
-    vars(called)["__signature__"] = Signature(parameters)
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return called
+    vars(command)["__signature__"] = Signature(parameters)
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    program.command(name, help=help_of(request))(command)
+
+
+def _options(request: type[Struct]) -> Iterator[FieldInfo]:
+    left_out: frozenset[str] = getattr(request, "LEFT_OUT", frozenset())
+    return (field for field in fields(request) if field.name not in left_out)
 
 
 def _is_group(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 
-def _fields(group: type[Struct]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield name, type and default of the fields that are options, or groups of them."""
-    declared = get_type_hints(group, include_extras=True)
-    left_out: frozenset[str] = getattr(group, "LEFT_OUT", frozenset())
-    for name, default in zip(group.__struct_fields__, group.__struct_defaults__, strict=True):
-        if name not in left_out:
-            yield name, declared[name], default
-
-
-def _options(group: type[Struct]) -> Iterator[Parameter]:
-    for name, kind, default in _fields(group):
-        if _is_group(kind):
-            yield from _options(kind)
+def _parameters(request: type[Struct]) -> Iterator[Parameter]:
+    for field in _options(request):
+        if _is_group(field.type):
+            yield from _parameters(field.type)
         else:
-            yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            default = Parameter.empty if field.default is NODEFAULT else field.default
+            yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=field.type)
 
 
-def _value(name: str, kind: Any, given: dict[str, Any]) -> Any:
-    if not _is_group(kind):
-        return given[name]
-    return kind(**{name: _value(name, kind, given) for name, kind, _ in _fields(kind)})
+def _from_values(request: type[Struct], values: dict[str, Any]) -> Struct:
+    return request(
+        **{
+            field.name: _from_values(field.type, values) if _is_group(field.type) else values[field.name]
+            for field in _options(request)
+        }
+    )
 
 
 # Docstrings of commands as `--help` shows them: lines joined to paragraphs, each example on a line of its own.
 
 _EXAMPLES: Final = "Examples:"
 _AS_IT_IS: Final = "\b"
-"""Click's mark of a paragraph whose lines are left alone."""
+"""Click's mark of a paragraph that keeps its lines."""
 _BETWEEN: Final = re.compile(r"\s+·\s+")
 
 
-def help_of(command: Callable[..., Any]) -> str:
-    """The help text of a command, from its docstring; Typer keeps the line ends it is given."""
-    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+def help_of(request: type[Struct]) -> str:
+    """Return the help text of a command from the docstring of its request; typer keeps the line ends it is given."""
+    paragraphs = inspect.cleandoc(request.__doc__ or "").split("\n\n")
     return "\n\n".join(_paragraph(text) for text in paragraphs)
 
 
@@ -364,11 +281,7 @@ def _paragraph(text: str) -> str:
 
 
 def for_seconds(text: str, option: str = "--for") -> float | None:
-    """The time of --for, or of another option; None without one.
-
-    Raises:
-        UsageProblem: It is no time, or none to wait for.
-    """
+    """Return the seconds of an option; None without one. Raises UsageProblem where the text is no time above zero."""
     from pgtop_tune.runtime.window import seconds
 
     if not text:
@@ -377,3 +290,153 @@ def for_seconds(text: str, option: str = "--for") -> float | None:
     if length_s <= 0:
         raise UsageProblem(f"{option} takes a time above zero", "pass 30s, 5m or 1h30m")
     return length_s
+
+
+# The live session that a command makes.
+
+
+def _no_bytes() -> int:
+    return 0
+
+
+class LiveOptions(Struct, frozen=True):
+    """Options of a live session.
+
+    Attributes:
+        pgbench: None finds the newest.
+        waits_for_password: An operator can type a password when the server asks for one.
+        terminal_bytes: Returns the bytes written to the terminal so far.
+        journal_directory: Directory of the change journals; None is the user's usual one.
+        disk_caps: The operator's limits of disks.
+        host_source: Source of this machine's numbers.
+        poolers: Admin consoles to sample.
+        load_from: The machine of pgbench; None is this one.
+        allow_unsafe: Values that can lose data may be unlocked.
+        confirmed: Parameters of a plan whose values may run code.
+        own_restart: Restarts a throwaway server of ours.
+        ceilings: Measured limits; None takes those of the last `check --measure` here.
+        query_text: Recordings hold the texts of statements.
+        rotation: When a recording continues in a new file, and which files are kept.
+    """
+
+    interval_s: float = 1.0
+    pgbench: Path | None = None
+    waits_for_password: bool = False
+    terminal_bytes: Callable[[], int] = _no_bytes
+    journal_directory: Path | None = None
+    disk_caps: tuple[DiskCap, ...] = ()
+    host_source: HostSource = HostSource.AUTO
+    poolers: tuple[PoolerAddress, ...] = ()
+    load_from: SshAddress | None = None
+    allow_unsafe: bool = False
+    confirmed: frozenset[str] = frozenset()
+    own_restart: Callable[[], None] | None = None
+    ceilings: Measured | None = None
+    query_text: bool = True
+    rotation: Rotation | None = None
+
+
+class SessionWords(Struct, frozen=True):
+    """Options of a live session as typed."""
+
+    LEFT_OUT: ClassVar[frozenset[str]] = frozenset()
+
+    pgbench: Pgbench = None
+    load_from: LoadFrom = None
+    disk_cap: DiskCaps = None
+    host_source: HostSourceChoice = HostSource.AUTO
+    pooler: Poolers = None
+
+    def live(self, **more: Any) -> LiveOptions:
+        """Return the options of the session.
+
+        Args:
+            more: Further fields of LiveOptions.
+
+        Raises:
+            UsageProblem: An option or the configuration file cannot be read.
+        """
+        load_from = None
+        if self.load_from:
+            from pgtop_tune.bench.places import parse_address
+
+            load_from = parse_address(self.load_from)
+        return LiveOptions(
+            pgbench=self.pgbench,
+            load_from=load_from,
+            disk_caps=() if "disk_cap" in self.LEFT_OUT else disk_caps(self.disk_cap),
+            host_source=self.host_source,
+            poolers=pooler_addresses(self.pooler),
+            **more,
+        )
+
+
+class LoadSessionWords(SessionWords, frozen=True):
+    """A session that measures a load."""
+
+    LEFT_OUT: ClassVar = frozenset({"disk_cap", "pooler"})
+
+
+def disk_caps(typed: Sequence[str] | None) -> tuple[DiskCap, ...]:
+    """Return a limit for each disk: of config.toml, or of --disk-cap, which wins.
+
+    Raises:
+        UsageProblem: A text is no limit, or the configuration file cannot be read.
+    """
+    from pgtop_tune.host.block_devices import parse_disk_cap
+
+    caps = map(parse_disk_cap, (*load_config().disk_caps, *(typed or ())))
+    return tuple({cap.device: cap for cap in caps}.values())
+
+
+# Admin consoles of poolers, from the command line.
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]{0,22}[A-Za-z0-9_.+-])?")
+
+
+def pooler_addresses(typed: Sequence[str] | None) -> tuple[PoolerAddress, ...]:
+    """Return the consoles of --pooler NAME=URI.
+
+    Raises:
+        UsageProblem: A name is wrong or used twice, or libpq refuses a URI.
+    """
+    addresses = tuple(map(_pooler_address, typed or ()))
+    names = [address.name for address in addresses]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageProblem(f"two poolers are called {name}", "give each --pooler a name of its own")
+    return addresses
+
+
+def _pooler_address(typed: str) -> PoolerAddress:
+    from pgtop_tune.cli.connections import with_inherited_password
+    from pgtop_tune.model.pooler import CONSOLE_DATABASE, PoolerAddress
+    from pgtop_tune.postgres.server.conninfo import resolve
+
+    name, equals, uri = typed.partition("=")
+    if not equals or not _NAME.fullmatch(name) or not uri:
+        # The text may hold a password: it is not repeated.
+        raise UsageProblem(
+            "--pooler takes a name and the URI of its console",
+            "--pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer",
+        )
+    conninfo = with_inherited_password(resolve(uri, inherits=False))
+    database = conninfo.dbname if _names_database(uri) else CONSOLE_DATABASE
+    keywords = {key: value for key, value in conninfo.as_psycopg().items() if key not in conninfo.secrets}
+    endpoints = ",".join(map(str, conninfo.endpoints))
+    return PoolerAddress(
+        name=name,
+        described=f"{conninfo.user}@{endpoints}/{database}",
+        host=conninfo.host,
+        port=conninfo.port,
+        keywords={**keywords, "dbname": database},
+        secrets=conninfo.secrets,
+    )
+
+
+def _names_database(uri: str) -> bool:
+    """Return True for a URI with a database; without one, libpq would take PGDATABASE, which is the server's."""
+    if not uri.startswith(("postgresql://", "postgres://")):
+        return "=" not in uri or "dbname" in uri
+    parts = urlsplit(uri)
+    return bool(parts.path.strip("/")) or "dbname=" in parts.query

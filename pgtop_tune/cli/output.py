@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import errno
 import io
+import json
 import os
 import signal
 import stat
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.paths import new_file, replacing
 from pgtop_tune.base.safe_text import printable, printable_lines
+from pgtop_tune.base.tables import Table, as_text
 from pgtop_tune.cli.exit_codes import Terminated
 
 if TYPE_CHECKING:
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
 
 PROGRAM = "pgtop-tune"
 _SUBSTITUTE: Final = "pgtop-tune-substitute"
-"""Name of the error handler (see `codecs.register_error`)."""
+"""Name of an error handler of `codecs`."""
 _asked_to_stop: list[Callable[[], None]] = []
-"""Each asks a piece of work to stop once its lines have no reader; the last one is the work in hand."""
+"""Stops of pieces of work whose lines have lost their reader; the last one belongs to the work in hand."""
 
 
 def fill_closed_streams() -> None:
@@ -46,14 +48,14 @@ def fill_closed_streams() -> None:
 
 
 def suit_the_locale() -> None:
-    """Writes what the locale's encoding has no character for as ASCII of the same width, on stdout and stderr."""
+    """Write characters that the locale's encoding lacks as ASCII of the same width, on stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_SUBSTITUTE)
 
 
 def write_for_programs() -> None:
-    """Makes stdout UTF-8 in every locale: JSON and XML are, and a script must say the values themselves."""
+    """Make stdout UTF-8 in every locale: JSON is, and a script needs the values themselves."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors=_SUBSTITUTE)
 
@@ -78,8 +80,9 @@ codecs.register_error(_SUBSTITUTE, _substitute)
 
 @contextmanager
 def unread_lines_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterator[None]:
-    """Within, a line to a pipe without a reader (`| head`, a terminal that is gone) asks the work to stop, and does not
-    break off the reverting of its changes. Elsewhere it raises BrokenPipeError.
+    """Have a line to a pipe without a reader (`| head`, a closed terminal) stop the work rather than break it off.
+
+    Elsewhere such a line raises BrokenPipeError, which would cut the reverting of changes short.
 
     Args:
         stop: Called in the loop, once for stdout and once for stderr.
@@ -96,7 +99,7 @@ def unread_lines_stop(loop: asyncio.AbstractEventLoop, stop: Callable[[], None])
 
 
 def _stopped_unread(stream: TextIO) -> bool:
-    """Whether the work in hand was asked to stop; from then on the stream goes to /dev/null."""
+    """Stop the work in hand and send the stream to /dev/null; return False where no work is in hand."""
     if not _asked_to_stop:
         return False
     _to_nowhere(stream)
@@ -105,14 +108,14 @@ def _stopped_unread(stream: TextIO) -> bool:
 
 
 def _to_nowhere(stream: TextIO) -> None:
-    """What is left in its buffer is not tried again at exit."""
+    """Send a stream to /dev/null, so that the rest of its buffer is not tried again at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def say(text: str = "") -> None:
-    """A line of result on stdout, seen at once also through a pipe.
+    """Print a line of result on stdout, at once also through a pipe.
 
     Raises:
         UsageProblem: stdout takes no more: its disk is full.
@@ -121,17 +124,17 @@ def say(text: str = "") -> None:
 
 
 def say_whole(line: str) -> None:
-    """One line of a document, of any length: a part of one would be none. Raises as `say`."""
+    """Print one line of a document, of any length. Raises as `say`."""
     say_as_it_is(whole(line))
 
 
 def whole(line: str) -> str:
-    """The line, safe to write to a terminal, of any length."""
+    """Return a line made safe for a terminal, of any length."""
     return printable(line, max(len(line), 1))
 
 
 def say_as_it_is(text: str) -> None:
-    """The same for a text that is printable by itself. Raises as `say`."""
+    """Print a text that is printable by itself. Raises as `say`."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -143,16 +146,14 @@ def say_as_it_is(text: str) -> None:
 
 
 def flush_or_say_why(stream: TextIO, name: str, more: str = "") -> None:
-    """Writes the rest that a stream holds, also of lines that the library of the command line printed.
+    """Write the rest of a stream's buffer, also of lines that typer printed.
 
     Args:
-        stream: stdout or stderr.
-        name: Its name.
-        more: A line to try it with after a failure: a long text that failed is no longer held.
+        more: A line to try again with after a failure: the buffer no longer has a long text that failed.
 
     Raises:
         UsageProblem: The stream takes no more: its disk is full.
-        Terminated: Its terminal is gone, whose SIGHUP the screen has taken for its own leaving.
+        Terminated: Its terminal is gone; the screen has taken the SIGHUP as its own end.
     """
     try:
         print(end=more, file=stream, flush=True)
@@ -167,12 +168,21 @@ def flush_or_say_why(stream: TextIO, name: str, more: str = "") -> None:
         raise UsageProblem(message, "send it to a disk with free space") from None
 
 
-def not_stdout(file: Path | None) -> None:
-    """For files of commands whose stdout has something else to say.
+def say_json(value: object) -> None:
+    """Print a value as indented JSON. Raises as `say`."""
+    write_for_programs()
+    for line in json.dumps(value, ensure_ascii=False, indent=2).split("\n"):
+        say_whole(line)
 
-    Raises:
-        UsageProblem: It is standard output.
-    """
+
+def say_table(table: Table) -> None:
+    """Print a table as text. Raises as `say`."""
+    for line in as_text(table).split("\n"):
+        say_whole(line)
+
+
+def not_stdout(file: Path | None) -> None:
+    """Raise UsageProblem for a recording into stdout, which has a screen or a result of its own."""
     from pgtop_tune.recording.outlet import is_stdout
 
     if file is not None and is_stdout(file):
@@ -180,7 +190,7 @@ def not_stdout(file: Path | None) -> None:
 
 
 def tell(text: str) -> None:
-    """A line beside the result, on stderr: progress, where a file is. A full disk behind it ends no work."""
+    """Print a line beside the result on stderr. A full disk behind it ends no work."""
     try:
         print("\n".join(printable_lines(text)), file=sys.stderr, flush=True)
     except BrokenPipeError:
@@ -191,28 +201,24 @@ def tell(text: str) -> None:
 
 
 def complain(problem: PgtopError) -> None:
-    """What went wrong and what to do, on stderr."""
+    """Print a problem and its hint on stderr."""
     tell(f"{PROGRAM}: {problem.message}")
     if problem.hint:
         tell(f"hint: {problem.hint}")
 
 
-def write_chapters(output: Path, title: str, found: Sequence[Chapter], *, force: bool) -> None:
-    """A report as the file's name says.
-
-    Raises:
-        UsageProblem: A file that is there already, or of another kind.
-    """
+def write_chapters(output: Path, title: str, chapters: Sequence[Chapter], *, force: bool) -> None:
+    """Write a report in the format of the file's name. Raises UsageProblem as `write_text`, and for other formats."""
     from pgtop_tune.compare.reports.written import html, report_markdown
 
     writer = {".html": html, ".md": report_markdown}.get(output.suffix.lower())
     if writer is None:
         raise UsageProblem(f"{output}: a report is HTML or Markdown", "-o report.html, or -o report.md")
-    write_text(output, writer(title, found), force=force)
+    write_text(output, writer(title, chapters), force=force)
 
 
 def write_text(output: Path, text: str, *, force: bool) -> None:
-    """Raises a UsageProblem where the file is there already, or cannot be written."""
+    """Write a report. Raises UsageProblem where the file exists already, or cannot be written."""
     try:
         with replacing(output) if force else new_file(output) as file:
             file.write(text.encode("utf-8", "replace"))

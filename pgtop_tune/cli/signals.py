@@ -1,4 +1,4 @@
-"""Signals: a hang-up, a kill or Ctrl-C runs every `finally` on the way out, inside the event loop and outside."""
+"""Signals and questions: a hang-up, a kill or Ctrl-C runs every `finally` on the way out, also during a question."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
+from pgtop_tune.base.errors import ServerProblem, UsageProblem
+from pgtop_tune.cli.connections import can_ask
 from pgtop_tune.cli.exit_codes import Terminated, raise_terminated
 from pgtop_tune.cli.output import unread_lines_stop
 from pgtop_tune.process.dispositions import ending_signals, handled
@@ -20,7 +22,7 @@ T = TypeVar("T")
 
 @contextlib.contextmanager
 def signals_taken(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Within, the running event loop calls `stop` for each signal that ends a command."""
+    """Have the running event loop call `stop` for each signal that ends a command."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in ending_signals()}
     for number in before:
@@ -36,9 +38,9 @@ def signals_taken(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
 
 
 def run_until_signalled(work: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run, in which a signal cancels the work and waits until it has cleaned up.
+    """Run work as asyncio.run does; a signal cancels it, and waits until it has cleaned up.
 
-    A second Ctrl-C does not cut the cleaning up short: it is what ends programs on this machine and on the server.
+    A second Ctrl-C does not cut the cleaning up short, which ends programs on this machine and on the server.
 
     Raises:
         Terminated: By the signal, SIGINT among them.
@@ -66,11 +68,11 @@ async def _until_signalled(work: Coroutine[Any, Any, T]) -> T:
 
 
 def answer_to(question: str) -> str:
-    """What is typed at a question, without spaces around it; also within an event loop, which would keep signals back.
+    """Ask on stderr and return the typed line without outer spaces, also within an event loop, which delays signals.
 
     Raises:
         Terminated: By the signal, SIGINT among them; nothing was answered.
-        EOFError: The terminal has ended, or its user has with Ctrl-D.
+        EOFError: The terminal is gone, or its user pressed Ctrl-D.
     """
     reading, waking = os.pipe()
     os.set_blocking(waking, False)
@@ -91,12 +93,35 @@ def answer_to(question: str) -> str:
     return line.strip()
 
 
-async def to_the_end(work: Awaitable[T], on_stop: Callable[[], None] = lambda: None) -> tuple[T, bool]:
-    """The result, and whether we were asked to stop meanwhile: a change half-made is worse than one made.
+def says_yes(question: str) -> bool:
+    """Ask a question of yes or no; anything but a yes is a no."""
+    return answer_to(f"{question} [y/N] ").lower() in ("y", "yes")
+
+
+def require_yes(question: str, *, yes: bool, reason: str, refused: str) -> None:
+    """Ask for a confirmation, unless --yes has given it.
 
     Args:
-        work: Goes to its end.
-        on_stop: Called when we are asked to stop; may shorten the work.
+        reason: Why a confirmation is needed.
+        refused: Message after a no.
+
+    Raises:
+        UsageProblem: There is no terminal to ask on.
+        ServerProblem: The operator did not say yes.
+    """
+    if yes:
+        return
+    if not can_ask():
+        raise UsageProblem(reason, "pass --yes without a terminal")
+    if not says_yes(question):
+        raise ServerProblem(refused)
+
+
+async def to_the_end(work: Awaitable[T], on_stop: Callable[[], None]) -> tuple[T, bool]:
+    """Return the result of work that no signal interrupts, and whether a signal came: half a change is worse than one.
+
+    Args:
+        on_stop: Called at the signal; may shorten the work.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -1,6 +1,6 @@
-"""A unit of work of an experiment that runs on several servers: `python -m pgtop_tune.cli.unit REQUEST ANSWER`.
+"""A unit of work on one of several servers: `python -m pgtop_tune.cli.unit REQUEST ANSWER`.
 
-The request and the answer are files of JSON. The server is the one that the environment names, as for libpq.
+The request and the answer are files of JSON. The environment names the server, as for libpq.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -25,27 +25,28 @@ from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.base.paths import experiments_dir, replacing
 from pgtop_tune.bench.profiles import profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
+from pgtop_tune.changes.model.pending_set import now_ms
+from pgtop_tune.cli.commands.experiment import PlanRequest, SessionOptions
+from pgtop_tune.cli.commands.experiment.plan_runs import ExperimentSession
 from pgtop_tune.cli.commands.experiment.plans import bound_to_server, check_fits
-from pgtop_tune.cli.commands.experiment.request import PlanRequest, SessionOptions
-from pgtop_tune.cli.commands.experiment.running import ExperimentSession
+from pgtop_tune.cli.commands.experiment.results import outcome_in
 from pgtop_tune.cli.commands.tune.session import (
     SearchRequest,
     TuningSession,
     beginning,
     evaluator_of,
-    objective_of,
     opened_session,
     until_nothing_pends,
 )
-from pgtop_tune.cli.connecting import ConnectionOptions, resolve_words
+from pgtop_tune.cli.connections import ConnectionOptions, resolve_words
 from pgtop_tune.cli.exit_codes import ExitCode, Terminated, terminating
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.load_targets import first_answer
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.output import tell
+from pgtop_tune.cli.wiring import first_answer
 from pgtop_tune.experiment.plan.bind import plan_hash
 from pgtop_tune.experiment.plan.model import BoundPlan, ExperimentPlan
-from pgtop_tune.experiment.plan.results import RUNS, ExperimentLog, ExperimentOutcome, outcome_of, read_entries
+from pgtop_tune.experiment.plan.results import RUNS, ExperimentLog, ExperimentOutcome, read_entries
 from pgtop_tune.experiment.plan.run import check_room, parameters_of, server_state
 from pgtop_tune.host.kernel_text import text_of
 from pgtop_tune.model.run_result import plain
@@ -60,55 +61,50 @@ from pgtop_tune.tuning.on_server.report import arm_values
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.search import Evaluation
 
-# Units of a search that runs on several servers: its beginning, and one evaluation. On the worker of a server.
-
-"""The unit before this one may just be putting things back: its worker was killed."""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def begin(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan of a search for this server, and what this server is."""
+    """Return the beginning of a search on this server, and the key of the server."""
     search = convert(request["search"], SearchRequest)
 
     async def act(session: TuningSession) -> dict[str, Any]:
-        found = await beginning(session, search)
-        key = server_of(session.keeper.frames[-1])
         return {
             "version": __version__,
-            "beginning": to_builtins(found),
-            "server": None if key is None else to_builtins(key),
+            "beginning": to_builtins(await beginning(session, search)),
+            "server": to_builtins(server_of(session.keeper.frames[-1])),
             "machine": text_of(_BOOT),
         }
 
-    return asyncio.run(_beside(request, search.request, act))
+    return asyncio.run(_in_session(request, search.request, act))
 
 
 def evaluate(request: Mapping[str, Any]) -> dict[str, Any]:
-    """One evaluation: its outcome, the knobs that another session has changed, or how the conditions changed."""
-    asked, plan = convert(request["request"], TuningRequest), convert(request["plan"], TuningPlan)
-    wanted, seed = convert(request["evaluation"], Evaluation), plan.seed
+    """Evaluate; return the outcome, the knobs that another session has changed, or a change of the conditions."""
+    tuning, plan = convert(request["request"], TuningRequest), convert(request["plan"], TuningPlan)
+    evaluation = convert(request["evaluation"], Evaluation)
 
     async def act(session: TuningSession) -> dict[str, Any]:
-        names = [each.name for each in plan.space.dimensions]
+        names = [knob.name for knob in plan.space.dimensions]
         state = ExperimentState(
-            number=1, kind="tuning", under_way=True, values=arm_values(wanted), phase=str(wanted.phase),
-            pair=wanted.number,
+            number=1, kind="tuning", under_way=True, values=arm_values(evaluation), phase=str(evaluation.phase),
+            pair=evaluation.number,
         )  # fmt: skip
         announcement = Announcement("tune", names, lambda: state, server_of(session.keeper.frames[-1]))
         check_room(await session.free_bytes(), "pgtop-tune tune --resume")
         async with evaluator_of(
             session,
             plan,
-            asked.block_s,
+            tuning.block_s,
             yes=True,
             before_set=lambda set_id: tell(f"set {set_id}"),
-            take_state=lambda state: announcement.tick(),
+            take=lambda state: announcement.tick(),
         ) as evaluator:
             session.live.engine.attach(announcement)
             announcement.begin()
             try:
                 await session.live.parameters.claim_experiment(names)
-                outcome = await Attempts(evaluator, session.answers, tell).outcome(wanted, seed)
+                outcome = await Attempts(evaluator, session.answers, tell).outcome(evaluation, plan.seed)
                 return {"outcome": to_builtins(outcome)}
             except KnobsChanged as changed:
                 return {"changed": list(changed.names)}
@@ -118,22 +114,19 @@ def evaluate(request: Mapping[str, Any]) -> dict[str, Any]:
                 announcement.end()
                 await asyncio.shield(evaluator.put_back("the evaluation has ended"))
 
-    return asyncio.run(_beside(request, asked, act))
+    return asyncio.run(_in_session(request, tuning, act))
 
 
-async def _beside(
-    request: Mapping[str, Any], asked: TuningRequest, act: Callable[[TuningSession], Awaitable[dict[str, Any]]]
+async def _in_session(
+    request: Mapping[str, Any], tuning: TuningRequest, act: Callable[[TuningSession], Awaitable[dict[str, Any]]]
 ) -> dict[str, Any]:
-    """Acts in a session on the server of this worker, with the load of the request.
+    """Act in a session on the server of this worker, with the load of the request.
 
     Raises:
-        ServerProblem: It was stopped; everything is put back.
+        ServerProblem: The unit was stopped; everything is put back.
     """
-    profiles, pgbench = request.get("profiles"), request.get("pgbench")
-    session = await opened_session(
-        _WORDS, asked, LiveOptions(pgbench=Path(pgbench) if pgbench else None), Path(profiles) if profiles else None,
-        objective_of(asked),
-    )  # fmt: skip
+    options = _session_options(request)
+    session = await opened_session(_WORDS, tuning, LiveOptions(pgbench=options.pgbench), options.profiles)
     live = session.live
     answers: list[dict[str, Any]] = []
 
@@ -154,55 +147,52 @@ async def _beside(
         finally:
             await live.restart.aclose()
     if not answers:
-        raise ServerProblem("the unit was stopped; everything is put back")
+        raise ServerProblem(_STOPPED)
     return answers[0]
 
 
 _WORDS: Final = ConnectionOptions(no_password=True)
+_STOPPED: Final = "the unit was stopped; everything is put back"
 _FREE_S: Final = 180.0
+"""Patience with the unit of a killed worker, which may be putting things back."""
 _LOOK_S: Final = 1.0
 _STARTED: Final = "SELECT trunc(extract(epoch FROM pg_postmaster_start_time()) * 1000)"
 
 
 def _bind(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan as it runs on this server, and what this server is."""
-    read = convert(request["plan"], ExperimentPlan)
-    wanted = PlanRequest(session=_session(request), allow_unsafe=bool(request["allow_unsafe"]), connection=_WORDS)
-    found, room = bound_to_server(read, wanted)
-    check_fits(found, room)
+    """Return the plan as it runs on this server, and the key of the server."""
+    plan_request = PlanRequest(
+        session=_session_options(request), allow_unsafe=bool(request["allow_unsafe"]), connection=_WORDS
+    )
+    plan, room = bound_to_server(convert(request["plan"], ExperimentPlan), plan_request)
+    check_fits(plan, room)
     if room.server is not None:
         check_alone(room.server)
     return {
         "version": __version__,
-        "plan": to_builtins(found),
+        "plan": to_builtins(plan),
         "sessions": room.sessions,
         "max_wal_bytes": room.max_wal_bytes,
-        "server": None if room.server is None else to_builtins(room.server),
+        "server": to_builtins(room.server),
         "parameters": asyncio.run(_parameters()),
     }
 
 
 @decodes
 async def _until_alone() -> None:
-    """Waits for the unit of a worker that was killed, which may just be putting things back."""
-    sql_session = await open_sql_session(resolve_words(_WORDS))
-    try:
+    """Wait for the unit of a killed worker, which may be putting things back."""
+    async with aclosing(await open_sql_session(resolve_words(_WORDS))) as sql_session:
         [(started_ms,)] = await sql_session.rows(_STARTED)
-    finally:
-        await sql_session.aclose()
     await until_alone(ServerKey("", int(str(started_ms))), _FREE_S)
 
 
 async def _parameters() -> dict[str, str]:
-    sql_session = await open_sql_session(resolve_words(_WORDS))
-    try:
+    async with aclosing(await open_sql_session(resolve_words(_WORDS))) as sql_session:
         return parameters_of(await server_state(sql_session))
-    finally:
-        await sql_session.aclose()
 
 
 def _cell(request: Mapping[str, Any]) -> dict[str, Any]:
-    """One cell, made as an experiment of one cell; asked for again, what it has come to."""
+    """Return the result of one cell, run as an experiment of one cell; a repeated request returns the same result."""
     asyncio.run(_until_alone())
     plan, number = convert(request["plan"], BoundPlan), int(request["number"])
     stages = [
@@ -222,7 +212,7 @@ def _cell(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tidy(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Drops what the cells of an experiment have made on this server."""
+    """Drop the database of an experiment on this server."""
     plan = convert(request["plan"], BoundPlan)
     directory = experiments_dir() / f"{_identity(request)}-end"
     _run(request, plan, directory, abandon=True)
@@ -237,31 +227,28 @@ def _identity(request: Mapping[str, Any]) -> str:
 
 
 def _run(request: Mapping[str, Any], plan: BoundPlan, directory: Path, *, abandon: bool) -> ExperimentOutcome:
-    """Runs what is left of an experiment on this server; raises as `ExperimentSession.run`."""
-    identity = _identity(request)
+    """Run the remaining cells of an experiment on this server; raises as `ExperimentSession.run`."""
+    options = _session_options(request)
     with _opened(directory) as log:
         if not read_entries(directory):
-            log.write("plan", name=plan.name, hash=plan_hash(plan), began_ms=_now_ms(), plan=plain(plan))
-        outcome = outcome_of(read_entries(directory), identity)
-        assert outcome is not None
+            log.write("plan", name=plan.name, hash=plan_hash(plan), began_ms=now_ms(), plan=plain(plan))
+        outcome = outcome_in(directory)
         if outcome.complete and not abandon:
             return outcome
         live = LiveOptions(
-            pgbench=_session(request).pgbench,
+            pgbench=options.pgbench,
             allow_unsafe=bool(request["allow_unsafe"]),
-            confirmed=frozenset(map(str, request.get("confirm", ()))),
+            confirmed=frozenset(options.confirm or ()),
         )
-        directories = profile_directories(_session(request).profiles)
-        making = ExperimentSession(outcome, log, live, directories, keeps_data=not abandon)
-        if asyncio.run(making.run(resolve_words(_WORDS), abandon=abandon)) != ExitCode.OK:
-            raise ServerProblem("the unit was stopped; everything is put back")
-        after = outcome_of(read_entries(directory), identity)
-        assert after is not None
-        return after
+        directories = profile_directories(options.profiles)
+        experiment = ExperimentSession(outcome, log, live, directories, keeps_data=not abandon)
+        if asyncio.run(experiment.run(resolve_words(_WORDS), abandon=abandon)) != ExitCode.OK:
+            raise ServerProblem(_STOPPED)
+        return outcome_in(directory)
 
 
 def _opened(directory: Path) -> ExperimentLog:
-    """The journal of a unit; a unit of a worker that has just ended is waited for."""
+    """Open the journal of a unit; wait for the unit of a worker that has just ended."""
     deadline_s = time.monotonic() + _FREE_S
     while True:
         try:
@@ -272,7 +259,7 @@ def _opened(directory: Path) -> ExperimentLog:
         time.sleep(_LOOK_S)
 
 
-def _session(request: Mapping[str, Any]) -> SessionOptions:
+def _session_options(request: Mapping[str, Any]) -> SessionOptions:
     profiles, pgbench = request.get("profiles"), request.get("pgbench")
     return SessionOptions(
         profiles=Path(profiles) if profiles else None,
@@ -281,17 +268,13 @@ def _session(request: Mapping[str, Any]) -> SessionOptions:
     )
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = MappingProxyType(
     {"bind": _bind, "cell": _cell, "tidy": _tidy, "search": begin, "evaluation": evaluate}
 )
 
 
 def answered(data: bytes) -> dict[str, Any]:
-    """The answer to a request, or the problem in words."""
+    """Return the answer to a request, or its problem."""
     try:
         request = json.loads(data)
         return {"answer": KINDS[request["kind"]](request)}
@@ -300,18 +283,18 @@ def answered(data: bytes) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, msgspec.ValidationError) as problem:
         return {"problem": f"the request cannot be read: {problem}", "hint": "run the same version everywhere"}
     except (KeyboardInterrupt, Terminated):
-        return {"problem": "the unit was stopped; everything is put back", "hint": ""}
+        return {"problem": _STOPPED, "hint": ""}
 
 
 def main() -> None:
-    """Reads the request, writes the answer."""
+    """Read the request, and write the answer."""
     take_over()
-    asked, answer = map(Path, sys.argv[1:3])
+    request_file, answer_file = map(Path, sys.argv[1:3])
     reset_inherited()
     with terminating():
-        found = answered(asked.read_bytes())
-    with replacing(answer) as file:
-        file.write(json.dumps(found).encode())
+        answer = answered(request_file.read_bytes())
+    with replacing(answer_file) as file:
+        file.write(json.dumps(answer).encode())
 
 
 if __name__ == "__main__":

@@ -5,15 +5,20 @@ Imported by commands when they run, never by `--help`: it brings the drivers.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from pgtop_tune import __version__
 from pgtop_tune.advice.fence import check_load
-from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem
 from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import LoadPreparation, PgbenchRunner
 from pgtop_tune.bench.ssh import SshPlace
@@ -23,11 +28,15 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.session_runner import own_sql_session
 from pgtop_tune.changes.watchdogs import guard_set
-from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.watching import Watching
+from pgtop_tune.cli.connections import with_inherited_password
+from pgtop_tune.cli.options import LiveOptions
+from pgtop_tune.cli.server_source import ServerSource
 from pgtop_tune.experiment.load_service import DataSetService, LoadService
+from pgtop_tune.experiment.path import LoadTarget, parse_endpoint
 from pgtop_tune.experiment.screen_experiments import OtherExperiments, SwitchbackService
 from pgtop_tune.health.service import CheckService
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
@@ -41,12 +50,10 @@ if TYPE_CHECKING:
     from pgtop_tune.bench.ports import SqlSession
     from pgtop_tune.postgres.server.sql_session import PsycopgSession
 
-# Bytes free where the server keeps its data, when the server is on this machine.
-
 
 @decodes
 async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
-    """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
+    """Return a function from a directory of the server to its free bytes, or to the reason why they are unknown."""
     from pgtop_tune.host.block_devices import ROOT
     from pgtop_tune.host.process_files import local_postmaster
     from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
@@ -63,22 +70,25 @@ async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
         if real is None:
             return f"{directory} is not readable"
         try:
-            found = namespace.statvfs(real)
+            file_system = namespace.statvfs(real)
         except OSError as problem:
             return f"{directory}: {problem.strerror}"
-        return found.f_bavail * found.f_frsize
+        return file_system.f_bavail * file_system.f_frsize
 
     return free_bytes
+
+
+async def available_bytes(sql_session: SqlSession) -> int | None:
+    """Return the free bytes where the server keeps its data; None where they are unknown."""
+    return (await look_for_room(sql_session, 1, 0, await free_bytes_for(sql_session))).available_bytes
 
 
 class LiveParts:
     """Everything that watches and changes one server.
 
     Args:
-        conninfo: The server.
-        options: Of the session.
-        watching: What looks at it already; None makes it.
-        reached: Where a session was made to which all loads go; None for that of `watching`.
+        server_source: The source that samples it already; None makes one.
+        reached: Address of the session that loads follow; None for that of `server_source`.
 
     Attributes:
         source: Frames of server, host and load.
@@ -94,15 +104,15 @@ class LiveParts:
         self,
         conninfo: ConnInfo,
         options: LiveOptions,
-        watching: Watching | None = None,
+        server_source: ServerSource | None = None,
         reached: Reached | None = None,
     ) -> None:
         self._conninfo = conninfo
         self._reached = reached
         self._pgbench = None if options.load_from else options.pgbench
-        self._watching = watching or Watching(conninfo, options)
-        self.source = self._watching.source
-        own = self._own = self._watching.own
+        self._server_source = server_source or ServerSource(conninfo, options)
+        self.source = self._server_source.source
+        own_sessions = self._own_sessions = self._server_source.own_sessions
         self.load = PgbenchRunner(
             endpoint_of(conninfo),
             pgbench=options.pgbench,
@@ -110,29 +120,29 @@ class LiveParts:
         )
         self.load.fence = lambda spec: check_load(spec.settings, allow_unsafe=options.allow_unsafe)
         self.load.prepare = LoadPreparation(self.open_sql_session).complete
-        self._watching.load.load = self.load
+        self._server_source.load.load = self.load
         self.parameters = PostgresControl(
             conninfo,
-            own_sessions=own,
+            own_sessions=own_sessions,
             directory=options.journal_directory,
             rules=Rules(fenced=True, allow_unsafe=options.allow_unsafe, tell=self._tell_of_others),
         )
         self.restart = RestartService(self.parameters, options.own_restart, self._moved)
-        self.backends = PostgresBackends(conninfo, own)
+        self.backends = PostgresBackends(conninfo, own_sessions)
         self.machine = HostControl(
-            self._watching.host.directories, directory=options.journal_directory, guard=self._guard_machine_set
+            self._server_source.host.directories, directory=options.journal_directory, guard=self._guard_machine_set
         )
         self.checks = CheckService(conninfo, options.poolers, options.host_source)
 
     def _guard_machine_set(self, set_id: str, until_ms: int | None, directory: Path | None) -> RevertWatchdog:
-        """The same command as for parameters: of a set that has both, the server's part is taken back first."""
+        # The same command as for parameters: it reverts the server's half of a set first.
         return guard_set(self._conninfo, set_id, until_ms, directory)
 
     def _tell_of_others(self, message: str) -> None:
         self.source.note(Event(time.time_ns() // 1_000_000, EventKind.WARNING, message))
 
     def load_service(self, keeper: FrameKeeper) -> LoadService:
-        """Load with its records, steps and data sets, for a screen.
+        """Return the load with its records, steps and data sets, for a screen.
 
         Args:
             keeper: A sink of the engine that runs the source.
@@ -141,38 +151,38 @@ class LiveParts:
         return LoadService(self.load, keeper, self.open_sql_session, datasets, self.load_endpoint)
 
     def experiment_service(self) -> SwitchbackService:
-        """A against B by turns under the load that runs, for a screen."""
+        """Return the experiments under the load that runs, for a screen."""
         facts = {"version": __version__, "server": self._conninfo.describe()}
-        return SwitchbackService(self.parameters, self.source.note, self._switching, facts)
+        return SwitchbackService(self.parameters, self.source.note, self._note_switching, facts)
 
-    def _switching(self, names: frozenset[str]) -> None:
-        """An experiment switches these parameters; empty once it is over."""
+    def _note_switching(self, names: frozenset[str]) -> None:
+        """Note the parameters that an experiment switches; empty after its end."""
         self.source.switching(names)
         self.watch_others(bool(names))
 
     def watch_others(self, on: bool = True) -> None:
-        """Whether frames tell what other programs read and write: an experiment wants it. In the engine's loop."""
-        self._watching.host.watch_storage_io(on)
+        """Have frames hold what other programs read and write, for an experiment. In the engine's loop."""
+        self._server_source.host.watch_storage_io(on)
 
     def other_experiments(self) -> OtherExperiments:
-        """Experiments of other programs on this server, for a screen."""
+        """Return the experiments of other programs on this server, for a screen."""
         return OtherExperiments(self.source.note, self.source.switching)
 
     async def open_sql_session(self) -> PsycopgSession:
-        """A session for housekeeping on the server that is watched; not counted among the others'.
+        """Open a session for housekeeping, counted as one of ours.
 
         Raises:
-            ConnectionProblem: Not there, or it does not let us in.
+            ConnectionProblem: The server is not there, or refuses the login.
         """
-        return await own_sql_session(self._of_load(), self._own)
+        return await own_sql_session(self._load_conninfo(), self._own_sessions)
 
     def load_endpoint(self) -> LoadEndpoint:
-        """Return the endpoint of a load: the server of our session, of several hosts to no other.
+        """Return the endpoint of a load: of several hosts, that of our session.
 
         Raises:
-            LoadProblem: There are several, and no session yet.
+            LoadProblem: There are several hosts, and no session yet.
         """
-        conninfo = self._of_load()
+        conninfo = self._load_conninfo()
         if len(conninfo.endpoints) > 1:
             raise LoadProblem(
                 f"{conninfo.describe()} is several hosts, and there is no session with any of them",
@@ -180,17 +190,17 @@ class LiveParts:
             )
         return endpoint_of(conninfo)
 
-    def _of_load(self) -> ConnInfo:
-        reached = self._reached or self._watching.reached
+    def _load_conninfo(self) -> ConnInfo:
+        reached = self._reached or self._server_source.reached
         return self._conninfo if reached is None else self._conninfo.pinned(reached)
 
     def _moved(self, conninfo: ConnInfo) -> None:
-        """A restart has led the server to another port or address: all go on there. In the engine's loop."""
+        """Follow the server to the port or address that it has after a restart. In the engine's loop."""
         self.connect_as(conninfo)
-        self._watching.connect_as(conninfo)
+        self._server_source.connect_as(conninfo)
 
     def connect_as(self, conninfo: ConnInfo) -> None:
-        """Goes on with a password that was typed, or at another place. In the engine's loop."""
+        """Go on with a typed password, or at another address. In the engine's loop."""
         self._conninfo = conninfo
         self._reached = None
         self.parameters.conninfo = conninfo
@@ -216,7 +226,7 @@ class LiveSession(LiveParts):
 
 
 def endpoint_of(conninfo: ConnInfo) -> LoadEndpoint:
-    """The server in pgbench's words; of several hosts the first, which is that of a session in `ConnInfo.pinned`."""
+    """Return the server as pgbench takes it: the first of several hosts, in `ConnInfo.pinned` that of the session."""
     conninfo = conninfo.only(conninfo.endpoints[0])
     return LoadEndpoint(
         host=conninfo.host,
@@ -227,3 +237,76 @@ def endpoint_of(conninfo: ConnInfo) -> LoadEndpoint:
         env=conninfo.for_pgbench(),
         keywords=conninfo.beside_variables(),
     )
+
+
+# The targets of a load: the server that is watched, once it answers, or endpoints as typed.
+
+
+async def targets(
+    endpoints: Sequence[str], sql_session: PsycopgSession, conninfo: ConnInfo, *, from_here: bool
+) -> tuple[LoadTarget, ...]:
+    """Return the endpoints; without any, the watched server.
+
+    Args:
+        endpoints: As typed: NAME=HOST:PORT/DATABASE, or NAME=postgresql://…
+        sql_session: A session on the watched server.
+        conninfo: Connection of that session; endpoints take from it what they leave out, but for its secrets.
+        from_here: pgbench runs on this machine. Elsewhere, this machine's own addresses mean another server.
+
+    Raises:
+        UsageProblem: A word is no endpoint.
+    """
+    # Their driver is none that watching needs.
+    from pgtop_tune.postgres.server.other_address import resolve_other
+    from pgtop_tune.postgres.server.straight_way import Way, way_of
+
+    watched = conninfo.pinned(sql_session.reached)
+    if not endpoints:
+        return (LoadTarget(str(watched.endpoints[0]), endpoint_of(watched if from_here else _from_there(watched))),)
+    load_targets = []
+    for text in endpoints:
+        typed = parse_endpoint(text)
+        target = with_inherited_password(await asyncio.to_thread(resolve_other, typed.address, watched))
+        is_seen = from_here or not _of_this_machine(target)
+        path = await way_of(target, sql_session) if is_seen else Way(None, straight=False)
+        target = target.only(target.endpoints[0]) if path.reached is None else target.pinned(path.reached)
+        endpoint = endpoint_of(target if from_here else _from_there(target))
+        is_elsewhere = path.elsewhere and from_here
+        load_targets.append(
+            LoadTarget(name=typed.name, endpoint=endpoint, direct=path.straight, elsewhere=is_elsewhere)
+        )
+    return tuple(load_targets)
+
+
+def _from_there(conninfo: ConnInfo) -> ConnInfo:
+    """Return the connection from another machine, where a name of our loopback has another address."""
+    endpoint = conninfo.endpoints[0]
+    if _is_loopback(endpoint.hostaddr) and not (endpoint.host == "localhost" or _is_loopback(endpoint.host)):
+        return replace(conninfo, endpoints=(replace(endpoint, hostaddr=""),))
+    return conninfo
+
+
+def _of_this_machine(conninfo: ConnInfo) -> bool:
+    endpoint = conninfo.endpoints[0]
+    return endpoint.is_socket or endpoint.host == "localhost" or _is_loopback(endpoint.address)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+_FIRST_ANSWER_S: Final = 30.0
+
+
+async def first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
+    """Wait for the server, whose numbers judge the runs. Raises ConnectionProblem where it does not answer."""
+
+    def answers(interval: Interval) -> bool:
+        return not isinstance(sections.server(interval.newest), Unavailable)
+
+    if not await keeper.until(answers, _FIRST_ANSWER_S):
+        server = session.source.server
+        raise ConnectionProblem("the server does not answer", "" if server is None else server.why)

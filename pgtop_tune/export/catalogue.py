@@ -1,6 +1,6 @@
-"""The catalogue of exports: all that can be exported, the selection, and the period.
+"""The catalogue of exports: metrics, states and counters as rows, a selection of rows, and the moments of a period.
 
-The catalogue of metrics as rows to export: a metric made next month is exported without a word here.
+A new metric is exported without a change here.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ from msgspec import Struct
 
 import pgtop_tune.metrics
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.export.counters import COUNTERS
 from pgtop_tune.export.exported import (
+    DefaultRows,
     Exported,
     MetricKind,
     ReadPoints,
-    WantedRows,
     WatchedInterval,
-    each_point,
     one_point,
 )
-from pgtop_tune.export.states import STATES
+from pgtop_tune.export.rows import COUNTERS, STATES
 from pgtop_tune.metrics.catalogue import Keyed, Metric
 from pgtop_tune.metrics.load import ProgressMetric, Quantile
 from pgtop_tune.model.frame import Frame
@@ -45,44 +43,39 @@ _KEYS: Final = (
     ("host.process.", "pid"),
     ("pooler.", "pooler"),
 )
-"""Beginning of a family's id, and what its key is called as a label; the first that fits."""
+"""Beginning of a family's id, and the label of its key; the first that fits."""
 _MANY: Final = ("host.process.",)
 """Families with a series per process."""
 
 
 @cache
 def numbers() -> tuple[Exported, ...]:
-    """Every metric of the catalogue, in the order of its modules."""
-    found: dict[str, Exported] = {}
-    for each in sorted(pkgutil.iter_modules(pgtop_tune.metrics.__path__), key=lambda module: module.name):
-        for value in vars(importlib.import_module(f"pgtop_tune.metrics.{each.name}")).values():
+    """Return every metric of the catalogue, in the order of their ids."""
+    rows: dict[str, Exported] = {}
+    for module in sorted(pkgutil.iter_modules(pgtop_tune.metrics.__path__), key=lambda module: module.name):
+        for value in vars(importlib.import_module(f"pgtop_tune.metrics.{module.name}")).values():
             for metric in value if isinstance(value, tuple) else (value,):
-                if not isinstance(metric, Metric | Keyed | ProgressMetric) or isinstance(metric, Quantile):
-                    continue  # quantiles are one family, see `export.states`
-                if metric.id not in found:
-                    found[metric.id] = _row(metric)
-    return tuple(found[identity] for identity in sorted(found))
+                # Quantiles are one family of `STATES`.
+                if isinstance(metric, Metric | Keyed | ProgressMetric) and not isinstance(metric, Quantile):
+                    rows.setdefault(metric.id, _row(metric))
+    return tuple(rows[identity] for identity in sorted(rows))
 
 
 def _row(metric: Metric | ProgressMetric | Keyed[Any]) -> Exported:
-    keyed = isinstance(metric, Keyed)
+    labels = (label_of(metric.id),) if isinstance(metric, Keyed) else ()
     return Exported(
         id=metric.id,
         kind=MetricKind.GAUGE,
         unit=metric.unit,
         help=f"{metric.definition} Source: {metric.source}",
         read=_of_family(metric) if isinstance(metric, Keyed) else one_point(metric),
-        labels=(label_of(metric.id),) if keyed else (),
-        wanted=WantedRows.WHEN_NAMED if metric.id.startswith(_MANY) else WantedRows.EVERYWHERE,
+        labels=labels,
+        default_for=DefaultRows.WHEN_NAMED if metric.id.startswith(_MANY) else DefaultRows.EVERYWHERE,
     )
 
 
 def label_of(identity: str) -> str:
-    """What the key of a family is called.
-
-    Raises:
-        KeyError: No row says.
-    """
+    """Return the label of a family's key. Raises KeyError without a row."""
     for begin, label in _KEYS:
         if identity.startswith(begin):
             return label
@@ -90,7 +83,7 @@ def label_of(identity: str) -> str:
 
 
 def _of_family(family: Keyed[Any]) -> ReadPoints:
-    return each_point(lambda interval: (((str(key),), value) for key, value in family.values(interval).items()))
+    return lambda interval: (((str(key),), value) for key, value in family.values(interval).items())
 
 
 _LIKE: Final = 3
@@ -98,56 +91,48 @@ _LIKE: Final = 3
 
 @cache
 def exported() -> tuple[Exported, ...]:
-    """Every row: who and whether, numbers, counters."""
+    """Return every row: states, metrics, counters."""
     return (*STATES, *numbers(), *COUNTERS)
 
 
 def for_tables() -> tuple[Exported, ...]:
-    """What a table holds when nobody says: numbers, not the counters they are made of."""
-    return tuple(row for row in exported() if row.wanted is WantedRows.EVERYWHERE)
+    """Return the default rows of a table: metrics, without the counters behind them."""
+    return tuple(row for row in exported() if row.default_for is DefaultRows.EVERYWHERE)
 
 
 def for_openmetrics() -> tuple[Exported, ...]:
-    """What stands in OpenMetrics when nobody says."""
-    return tuple(row for row in exported() if row.wanted is not WantedRows.WHEN_NAMED)
+    """Return the default rows of OpenMetrics."""
+    return tuple(row for row in exported() if row.default_for is not DefaultRows.WHEN_NAMED)
 
 
-def chosen(words: Iterable[str]) -> tuple[Exported, ...]:
-    """Rows by their ids: "server.*,host.disk.busy"; also by their names in OpenMetrics.
+def chosen(patterns: Iterable[str]) -> tuple[Exported, ...]:
+    """Return rows by their ids, as in "server.*,host.disk.busy", or by their names in OpenMetrics.
 
     Raises:
-        UsageProblem: A word that fits none.
+        UsageProblem: A pattern fits no row.
     """
-    wanted = [word.strip() for each in words for word in each.split(",") if word.strip()]
-    found: set[str] = set()
-    for word in wanted:
-        fitting = {row.id for row in exported() if _fits(row, word)}
+    ids: set[str] = set()
+    for pattern in filter(None, map(str.strip, ",".join(patterns).split(","))):
+        fitting = {row.id for row in exported() if fnmatchcase(row.id, pattern) or fnmatchcase(row.exposed, pattern)}
         if not fitting:
-            raise UsageProblem(f"no metric is called {word}", _hint(word, [row.id for row in exported()]))
-        found |= fitting
-    return tuple(row for row in exported() if row.id in found)
+            near = difflib.get_close_matches(pattern, [row.id for row in exported()], _LIKE)
+            hint = f"perhaps {' or '.join(near)}" if near else "names are like server.tps, host.disk.*, pg_stat_wal.*"
+            raise UsageProblem(f"no metric is called {pattern}", hint)
+        ids |= fitting
+    return tuple(row for row in exported() if row.id in ids)
 
 
-def _fits(row: Exported, word: str) -> bool:
-    return fnmatchcase(row.id, word) or fnmatchcase(row.exposed, word)
-
-
-def _hint(word: str, ids: Sequence[str]) -> str:
-    like = difflib.get_close_matches(word, ids, _LIKE)
-    return f"perhaps {' or '.join(like)}" if like else "names are like server.tps, host.disk.*, pg_stat_wal.*"
-
-
-# Which moments of a session are exported.
+# The moments of a session.
 
 PAST_S: Final = 150.0
-"""What a number may look back: frames from so long before the first moment must come, too."""
+"""Seconds of frames before the first moment that metrics may need."""
 
 
 class TimeSpan(Struct, frozen=True):
-    """A part of a session, seconds on its clock, both ends included.
+    """A part of a session, in seconds on its clock, with both ends.
 
     Attributes:
-        every_s: At most one moment in so many seconds; 0 is every frame.
+        every_s: Seconds of which one moment is exported; 0 means every frame.
     """
 
     from_s: float = 0.0
@@ -164,7 +149,7 @@ class Recorded(Protocol):
 
 
 def moments(frames: Iterable[Frame], span: TimeSpan) -> Iterator[WatchedInterval]:
-    """An interval for each frame of a span; read it before asking for the next, which changes it."""
+    """Yield an interval for each frame of a span; the next one changes it."""
     kept = FrameWindow()
     for frame in frames:
         if frame.elapsed_s > span.until_s:
@@ -175,13 +160,12 @@ def moments(frames: Iterable[Frame], span: TimeSpan) -> Iterator[WatchedInterval
 
 
 def spaced(recorded: Recorded, until: Callable[[int], Sequence[Frame]], span: TimeSpan) -> Iterator[WatchedInterval]:
-    """An interval for the first frame in every `every_s` of a span.
+    """Yield an interval for the first frame in every `every_s` of a span.
 
-    A moment keeps what it says when others are left out: its rates are of the last two readings.
+    Left-out moments do not change a moment's values: its rates come from the last two readings.
 
     Args:
-        recorded: Where moments are.
-        until: A frame with those before it, by its number; in place of a damaged one stands another.
+        until: Returns a frame with those before it, by its number; another one in place of a damaged one.
         span: With an `every_s` above 0.
     """
     due_s, index = span.from_s, recorded.index_at(span.from_s)

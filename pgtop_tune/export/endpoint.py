@@ -1,7 +1,7 @@
-"""GET /metrics, and nothing else: Python's own HTTP server with bounds, and the page it answers with.
+"""GET /metrics: Python's own HTTP server with limits, and its page.
 
-A framework would be another dependency beside a database for one page. http.server gets what it lacks here: a bound
-on connections, on the time of each, and no look-up of names.
+A framework would be another dependency for one page. http.server lacks limits of connections and of their time, and
+looks names up; this module mends that.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -22,10 +23,9 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.export.catalogue import for_openmetrics
-from pgtop_tune.export.counters import of_statements
 from pgtop_tune.export.exported import Exported, ExportedPoint, WatchedInterval
 from pgtop_tune.export.openmetrics import END, Syntax, head, line, page
-from pgtop_tune.export.states import UP
+from pgtop_tune.export.rows import UP, of_statements
 from pgtop_tune.runtime.frame_window import FrameWindow
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 PATH: Final = "/metrics"
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 19432
-"""The one that help and documentation propose: outside 9100 to 9999, which Prometheus' list of default ports gives to
-exporters, and below the ports that Linux lends to clients."""
+"""The proposed port: outside 9100 to 9999, which Prometheus' list of default ports gives to exporters, and below the
+ports that Linux gives to clients."""
 MOST_CONNECTIONS: Final = 8
 _PATIENCE_S: Final = 5.0
-"""One read or write may take so long."""
+"""Limit of one read or write."""
 _DEADLINE_S: Final = 15.0
-"""A whole connection may take so long, however busily it drips."""
+"""Limit of a connection."""
 _POLL_S: Final = 0.2
 _ADDRESS: Final = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:]*):)?(?P<port>[0-9]{1,5})\Z")
 _OPENMETRICS: Final = "application/openmetrics-text"
@@ -51,7 +51,7 @@ _ANY: Final = (_OLD, "text/*", "*/*")
 
 
 class Address(Struct, frozen=True):
-    """Where to listen; port 0 is any free one."""
+    """An address to listen on; port 0 is any free one."""
 
     host: str
     port: int
@@ -61,31 +61,31 @@ class Address(Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Return True where only this machine reaches it."""
         return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
 
-def address(words: str) -> Address:
-    """ "19432", "127.0.0.1:19432", "[::1]:19432", "0.0.0.0:19432"; without a host only this machine reaches it.
+def address(text: str) -> Address:
+    """Return an address: "19432" for this machine alone, "127.0.0.1:19432", "[::1]:19432", "0.0.0.0:19432".
 
     Raises:
-        UsageProblem: It is none.
+        UsageProblem: The text is no address.
     """
-    found = _ADDRESS.match(words.strip())
-    if found is None or int(found["port"]) > 65_535:
-        raise UsageProblem(f"{words} is not an address to listen on", f"use {LOOPBACK}:{PORT}, or a port alone")
-    return Address((found["host"] or LOOPBACK).strip("[]"), int(found["port"]))
+    match = _ADDRESS.match(text.strip())
+    if match is None or int(match["port"]) > 65_535:
+        raise UsageProblem(f"{text} is not an address to listen on", f"use {LOOPBACK}:{PORT}, or a port alone")
+    return Address((match["host"] or LOOPBACK).strip("[]"), int(match["port"]))
 
 
 def is_ours(name: str, where: Address) -> bool:
-    """Return whether a Host header means this endpoint.
+    """Return True for a Host header of this endpoint.
 
-    A page in a browser can have its own name resolve to our address (DNS rebinding), and would read the numbers. It
-    cannot have an address for a name; nor the name that the operator gave, or of this machine where others reach us.
+    A page in a browser can make its own name resolve to our address (DNS rebinding), and would read the numbers.
+    Addresses, the operator's name and the name of this machine, where others reach us, are safe.
 
     Args:
         name: The header, with or without a port.
-        where: The address that was asked for.
+        where: The address of the option.
     """
     host = (name.strip().rpartition("]")[0] or name.strip().partition(":")[0]).strip("[").rstrip(".").lower()
     if host in ("localhost", where.host.lower()) or _is_number(host):
@@ -103,15 +103,15 @@ def _is_number(host: str) -> bool:
 
 
 def wanted_syntax(accept: str) -> Syntax:
-    """What an Accept header asks for: OpenMetrics when it is named and nothing else is liked better."""
-    liked = {_OPENMETRICS: 0.0, _OLD: 0.0}
-    for each in accept.lower().split(","):
-        kind, *words = (word.strip() for word in each.split(";"))
-        weight = next((_weight(word[2:]) for word in words if word.startswith("q=")), 1.0)
+    """Return the syntax of an Accept header: OpenMetrics where the header names it and prefers no other."""
+    weights = {_OPENMETRICS: 0.0, _OLD: 0.0}
+    for media_range in accept.lower().split(","):
+        kind, *parameters = (part.strip() for part in media_range.split(";"))
+        weight = next((_weight(part[2:]) for part in parameters if part.startswith("q=")), 1.0)
         kind = _OLD if kind in _ANY else kind
-        if kind in liked:
-            liked[kind] = max(liked[kind], weight)
-    return Syntax.OPENMETRICS if liked[_OPENMETRICS] > 0 and liked[_OPENMETRICS] >= liked[_OLD] else Syntax.TEXT
+        if kind in weights:
+            weights[kind] = max(weights[kind], weight)
+    return Syntax.OPENMETRICS if 0 < weights[_OPENMETRICS] >= weights[_OLD] else Syntax.TEXT
 
 
 def _weight(word: str) -> float:
@@ -122,17 +122,16 @@ def _weight(word: str) -> float:
 
 
 class MetricsEndpoint:
-    """A server in threads of its own, from the moment it is made until it is closed.
+    """A server in threads of its own, which listens until it is closed.
 
     Args:
-        where: The address.
-        page: The text for a syntax; called from several threads.
+        page: Returns the text for a syntax; called from several threads.
 
     Attributes:
-        where: The address it listens on, with the port that was found.
+        where: Its address, with the actual port.
 
     Raises:
-        UsageProblem: The address cannot be had.
+        UsageProblem: The address cannot be used.
     """
 
     def __init__(self, where: Address, page: Callable[[Syntax], str]) -> None:
@@ -146,7 +145,7 @@ class MetricsEndpoint:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops listening, and ends what is under way."""
+        """Stop listening, and end the connections."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -167,12 +166,12 @@ class _Server(ThreadingHTTPServer):
         super().__init__((where.host, where.port), _Request)
 
     def server_bind(self) -> None:
-        # Not HTTPServer's: that asks the name service who we are, and waits for it.
+        # HTTPServer's own asks the name service for our name, and waits for it.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Take every connection; where there are too many, the oldest ends, so that slow ones shut nobody out."""
+        """Take every connection; too many end the oldest one, so that slow clients shut no other out."""
         with self._lock:
             oldest = next(iter(self._until_s)) if len(self._until_s) >= MOST_CONNECTIONS else None
             if oldest is not None:
@@ -188,7 +187,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Ends connections that have had their time."""
+        """End connections that exceed their time."""
         self._end(time.monotonic())
 
     def server_close(self) -> None:
@@ -197,21 +196,19 @@ class _Server(ThreadingHTTPServer):
 
     def _end(self, now_s: float) -> None:
         with self._lock:
-            over = [each for each, until_s in self._until_s.items() if until_s < now_s]
-        for each in over:
-            _shut(each)
+            expired = [connection for connection, until_s in self._until_s.items() if until_s < now_s]
+        for connection in expired:
+            _shut(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # Who asked has gone away, or was too slow: nothing that an operator could mend.
+        # The client has gone away, or was too slow: an operator could not mend that.
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
 
 def _shut(connection: socket.socket) -> None:
-    try:
+    with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -266,24 +263,21 @@ class _Request(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads a line per scrape."""
+        """Log nothing: a line per scrape has no reader."""
 
-
-# The newest moment for Prometheus: a sink that keeps frames and writes a page when one is asked for.
 
 _STALE_INTERVALS: Final = 3.0
 _STALE_S: Final = 10.0
 
 
 class Exposition:
-    """Implements `FrameSink`. A page shows the newest frame as it is; asking makes no look at the server.
+    """A sink that writes pages of the newest frame; a request does not sample the server.
 
-    Frames come from the engine's thread, pages are asked for from others. A page is made once per frame and syntax,
-    however many ask.
+    Frames come from the engine's thread, requests from others. Each frame has one page per syntax.
 
     Args:
-        interval_s: Between two looks; a frame older than three of them, and 10 s, is not told any more.
-        statements: So many entries of pg_stat_statements stand in it, by time.
+        interval_s: Between two samples; a frame older than three of them, and than 10 s, is not shown.
+        statements: Number of entries of pg_stat_statements on the page, by time.
         clock: Monotonic seconds.
     """
 
@@ -306,19 +300,20 @@ class Exposition:
             self._came_s = self._clock()
 
     def close(self) -> None:
-        """From here on nobody looks at the server."""
+        """Drop the frames: the server is sampled no longer."""
         with self._lock:
             self._frames.clear()
 
     def page(self, syntax: Syntax) -> str:
-        """The text for one scrape; pgtop_up is 0 and nothing else is there when no frame came lately."""
+        """Return the text for one scrape; without a recent frame it has only pgtop_up 0."""
         with self._lock:
             stale = not self._frames or self._clock() - self._came_s > self._stale_s
             frames = FrameWindow(self._frames)
         if stale:
             return head(UP, syntax) + line(UP, ExportedPoint((), 0.0)) + (END if syntax is Syntax.OPENMETRICS else "")
         with self._writing:
-            known = self._pages.get(syntax)
-            if known is None or known[0] is not frames[-1]:
-                known = self._pages[syntax] = frames[-1], page(self._rows, WatchedInterval(frames), syntax)
-            return known[1]
+            frame, text = self._pages.get(syntax, (None, ""))
+            if frame is not frames[-1]:
+                text = page(self._rows, WatchedInterval(frames), syntax)
+                self._pages[syntax] = frames[-1], text
+            return text

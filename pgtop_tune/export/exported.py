@@ -23,10 +23,10 @@ PREFIX: Final = "pgtop_"
 
 
 class BaseUnit(NamedTuple):
-    """A unit that names end in; "" for none.
+    """A unit of Prometheus.
 
     Attributes:
-        word: As in the name: "bytes_per_second".
+        word: End of a name: "bytes_per_second"; "" for none.
         factor: Base units in one of ours.
     """
 
@@ -65,31 +65,25 @@ _RENAMED: Final[Mapping[str, str]] = MappingProxyType(
         "host.load_15m": "host_load15",
     }
 )
-"""Ids that a rule would make a bad name of."""
+"""Names of ids for which the rule has bad ones."""
 
 _UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
 _OWN_UNIT: Final = re.compile(r"_(?:bytes|ms|us|s)\Z")
 
 
-def base_unit(unit: str) -> BaseUnit:
-    """What Prometheus counts in instead.
+def exposed_name(identity: str, unit: str) -> str:
+    """Return the name of a family: "host.memory.free" in bytes is pgtop_host_memory_free_bytes.
+
+    Our prefix replaces pg_ of a view: pg_stat_wal.wal_fpi is pgtop_stat_wal_wal_fpi. The suffix _count is dropped:
+    histograms own it.
 
     Raises:
-        KeyError: A unit that has no row here.
-    """
-    return _BASE[unit]
-
-
-def exposed_name(identity: str, unit: str) -> str:
-    """The name of a family: "host.memory.free" in bytes is pgtop_host_memory_free_bytes.
-
-    The prefix pg_ of a view's name gives way to ours: pg_stat_wal.wal_fpi is pgtop_stat_wal_wal_fpi. The suffix _count
-    is taken (histograms): a column that ends in it goes without.
+        KeyError: The unit has no base unit.
     """
     if identity in _RENAMED:
         return PREFIX + _RENAMED[identity]
     stem = _UNSAFE.sub("_", identity.removeprefix("pg_").lower()).removesuffix("_count")
-    word = base_unit(unit).word
+    word = _BASE[unit].word
     return PREFIX + (f"{_OWN_UNIT.sub('', stem)}_{word}" if word else stem)
 
 
@@ -98,21 +92,21 @@ T = TypeVar("T")
 
 
 class MetricKind(Enum):
-    """As OpenMetrics has it; the value is its word."""
+    """The kind of a metric; the value is its word in OpenMetrics."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
     INFO = "info"
 
 
-class WantedRows(Enum):
-    """Where a row stands when nobody says which are wanted."""
+class DefaultRows(Enum):
+    """The formats that have a row without a choice of rows."""
 
     EVERYWHERE = "everywhere"
     NOT_IN_TABLES = "OpenMetrics"
-    """Tables have the rates made of it."""
+    """Tables have its rates."""
     WHEN_NAMED = "when named"
-    """It has as many series as there are sessions or statements."""
+    """It has a series for each session or statement."""
 
 
 class ExportedPoint(NamedTuple):
@@ -122,37 +116,30 @@ class ExportedPoint(NamedTuple):
     value: float
 
 
-ReadPoints = Callable[[Interval], Iterable[ExportedPoint]]
-"""Points of a row in an interval."""
+Points = Iterable[tuple[tuple[str, ...], float | None]]
+"""Labels and values, as of `ExportedPoint`; None is a missing value."""
+ReadPoints = Callable[[Interval], Points]
+"""Reads a row in an interval."""
 
 
 def one_point(value: Callable[[Interval], float | None]) -> ReadPoints:
-    """Return a reader of a number without labels; none where it cannot be said."""
-    return each_point(lambda interval: [((), value(interval))])
-
-
-def each_point(values: Callable[[Interval], Iterable[tuple[tuple[str, ...], float | None]]]) -> ReadPoints:
-    """Return a reader of labelled numbers, without those that cannot be said."""
-
-    def read(interval: Interval) -> Iterable[ExportedPoint]:
-        return [ExportedPoint(labels, value) for labels, value in values(interval) if value is not None]
-
-    return read
+    """Return a reader of a number without labels."""
+    return lambda interval: (((), value(interval)),)
 
 
 class Exported(Struct, frozen=True):
-    """One number, or one family of them told apart by labels.
+    """A number, or a family of numbers with labels.
 
     Attributes:
         id: In tables and for `--metrics`: "server.tps", "pg_stat_wal.wal_bytes".
-        kind: Gauge, counter, or a text worn as labels.
+        kind: Gauge, counter, or a text in labels.
         unit: In tables, as on the screen: "ms", "%", "bytes/s"; "" for a plain count.
-        help: What it says, and where it comes from.
-        read: Its points in an interval; none when it cannot be said.
+        help: Meaning and source.
+        read: Reads its points in an interval.
         labels: Names of the labels.
-        wanted: Where it stands by default.
-        section: Of a counter: the section that it is read with. A section read every two seconds stands in two frames.
-        name: In OpenMetrics, without "_total" and "_info"; "" makes it from id and unit.
+        default_for: Formats that have it by default.
+        section: Section of a counter. One that is read every two seconds stands in two frames.
+        name: In OpenMetrics, without "_total" and "_info"; "" derives it from id and unit.
     """
 
     id: str
@@ -161,36 +148,36 @@ class Exported(Struct, frozen=True):
     help: str
     read: ReadPoints
     labels: tuple[str, ...] = ()
-    wanted: WantedRows = WantedRows.EVERYWHERE
+    default_for: DefaultRows = DefaultRows.EVERYWHERE
     section: Callable[[Frame], Reading | Unavailable] | None = None
     name: str = ""
 
     @property
     def exposed(self) -> str:
-        """The name of the family in OpenMetrics."""
+        """Return the name of the family in OpenMetrics."""
         return self.name or exposed_name(self.id, self.unit)
 
     @property
     def exposed_unit(self) -> str:
-        """The base unit its name ends in; "" without one."""
-        word = base_unit(self.unit).word
+        """Return the base unit at the end of its name; "" without one."""
+        word = _BASE[self.unit].word
         return word if word and self.exposed.endswith(f"_{word}") else ""
 
     @property
     def factor(self) -> float:
-        """What a value is multiplied with to be in the base unit."""
-        return base_unit(self.unit).factor
+        """Return the base units in one unit of its values."""
+        return _BASE[self.unit].factor
 
 
 CANNOT_SAY: Final = "cannot be said"
-"""Reason of an absence that no section explains: the first reading, a restart, a reset, or nothing to divide by."""
+"""Reason of a missing value without a missing section: the first reading, a restart, a reset, or a divisor of 0."""
 
 
 class WatchedInterval(Interval):
-    """An interval that remembers which section was asked for and was not there.
+    """An interval that remembers absent sections.
 
     Attributes:
-        absent: The last one since it was set to None.
+        absent: The last absent section since the caller set it to None.
     """
 
     __slots__ = ("_behind", "absent")
@@ -201,7 +188,7 @@ class WatchedInterval(Interval):
         self._behind: dict[object, Unavailable | None] = {}
 
     def once(self, compute: Callable[[Interval], T]) -> T:
-        """See `Interval.once`; what was absent is remembered with it."""
+        """See `Interval.once`; a kept result keeps its absent section."""
         if compute not in self._behind:
             before, self.absent = self.absent, None
             super().once(compute)
@@ -211,41 +198,40 @@ class WatchedInterval(Interval):
 
     def now(self, section: Callable[[Frame], S | Unavailable]) -> S | None:
         """See `Interval.now`."""
-        found = super().now(section)
-        if found is None:
+        readings = super().now(section)
+        if readings is None:
             self._note(section)
-        return found
+        return readings
 
     def pair(
         self, section: Callable[[Frame], S | Unavailable], least_s: float = 0.0, *, over_gaps: bool = False
     ) -> tuple[S, S] | None:
         """See `Interval.pair`."""
-        found = super().pair(section, least_s, over_gaps=over_gaps)
-        if found is None:
+        readings = super().pair(section, least_s, over_gaps=over_gaps)
+        if readings is None:
             self._note(section)
-        return found
+        return readings
 
     def recent(self, section: Callable[[Frame], S | Unavailable], window_s: float, least: int = 1) -> Sequence[S]:
         """See `Interval.recent`."""
-        found = super().recent(section, window_s, least)
-        if not found:
+        readings = super().recent(section, window_s, least)
+        if not readings:
             self._note(section)
-        return found
+        return readings
 
     def _note(self, section: Callable[[Frame], S | Unavailable]) -> None:
-        found = section(self.newest)
-        if isinstance(found, Unavailable):
-            self.absent = found
+        sample = section(self.newest)
+        if isinstance(sample, Unavailable):
+            self.absent = sample
 
 
 class ReadRow(NamedTuple):
     """A row as read in an interval.
 
     Attributes:
-        row: Which one.
-        points: Its values.
-        reason: Why there are none; "" when there are, or when nothing of the kind exists (no standby, no pool).
-        at_s: When they were read, seconds on the session's clock; for a gauge the moment of the frame.
+        points: Labels and finite values.
+        reason: Why there are none; "" when there are, or when the family has no member (no standby, no pool).
+        at_s: Time of the reading on the session's clock; for a gauge that of the frame.
     """
 
     row: Exported
@@ -255,10 +241,14 @@ class ReadRow(NamedTuple):
 
 
 def read_all(rows: Iterable[Exported], interval: WatchedInterval) -> Iterable[ReadRow]:
-    """Every row, in order."""
+    """Yield every row, in order."""
     for row in rows:
         interval.absent = None
-        points = tuple(point for point in row.read(interval) if isfinite(point.value))
+        points = tuple(
+            ExportedPoint(labels, value)
+            for labels, value in row.read(interval)
+            if value is not None and isfinite(value)
+        )
         reason, at_s = "", interval.newest.elapsed_s
         if not points:
             absent = interval.absent
@@ -271,22 +261,22 @@ def read_all(rows: Iterable[Exported], interval: WatchedInterval) -> Iterable[Re
 def read_once(
     rows: Sequence[Exported], moments: Iterable[WatchedInterval]
 ) -> Iterator[tuple[WatchedInterval, list[ReadRow]]]:
-    """Rows of one moment after the other; a counter only where it was read since the moment before.
+    """Yield the rows of each moment; a counter only where it was read since the moment before.
 
-    A counter that is repeated with the time of a later frame makes a rate of 0, and a doubled one after it.
+    A counter repeated with the time of a later frame would make a rate of 0, and a doubled one after it.
     """
-    told: dict[str, float] = {}
+    last_s: dict[str, float] = {}
     for interval in moments:
-        found = []
+        new_rows = []
         for read in read_all(rows, interval):
             if read.points and read.row.section is not None:
-                if read.at_s <= told.get(read.row.id, -inf):
+                if read.at_s <= last_s.get(read.row.id, -inf):
                     continue
-                told[read.row.id] = read.at_s
-            found.append(read)
-        yield interval, found
+                last_s[read.row.id] = read.at_s
+            new_rows.append(read)
+        yield interval, new_rows
 
 
 def wall_clock_ms(interval: WatchedInterval, at_s: float) -> int:
-    """A moment of the session in milliseconds since the epoch, by the clock of the interval's newest frame."""
+    """Return a moment of the session in milliseconds since the epoch, by the clock of the interval's newest frame."""
     return round(interval.newest.taken_at_ms + 1000.0 * (at_s - interval.newest.elapsed_s))

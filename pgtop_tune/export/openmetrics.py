@@ -25,13 +25,13 @@ from pgtop_tune.export.exported import (
 )
 
 MOST_SERIES: Final = 1_000
-"""Series of one family; a server with more databases or a machine with more interfaces must not drown Prometheus."""
+"""Series of one family: many databases or interfaces must not flood Prometheus."""
 _LONGEST_LABEL: Final = 256
 END: Final = "# EOF\n"
 
 
 class Syntax(Enum):
-    """Which of the two; the value is the content type."""
+    """The two formats; the value is the content type."""
 
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,17 +43,17 @@ _SUFFIX: Final[Mapping[MetricKind, str]] = MappingProxyType(
 
 
 def page(rows: Iterable[Exported], interval: WatchedInterval, syntax: Syntax) -> str:
-    """One moment, without timestamps: Prometheus takes that of its scrape."""
+    """Return the text of one moment, without timestamps: Prometheus takes that of its scrape."""
     parts = []
     for read in read_all(rows, interval):
         if read.points:
             parts.append(head(read.row, syntax))
-            parts += [line(read.row, each) for each in distinct(read.points)]
+            parts += [line(read.row, point) for point in distinct(read.points)]
     return "".join(parts) + (END if syntax is Syntax.OPENMETRICS else "")
 
 
 def head(row: Exported, syntax: Syntax) -> str:
-    """The lines before a family's samples."""
+    """Return the lines before a family's samples."""
     openmetrics = syntax is Syntax.OPENMETRICS
     name, kind = row.exposed, row.kind.value
     if not openmetrics:
@@ -66,34 +66,34 @@ def head(row: Exported, syntax: Syntax) -> str:
 
 
 def line(row: Exported, point: ExportedPoint, at_ms: int | None = None) -> str:
-    """One sample.
+    """Return one sample.
 
     Args:
         row: Its family.
-        point: Labels and value.
-        at_ms: Milliseconds since the epoch; None without a timestamp.
+        at_ms: Milliseconds since the epoch; None leaves the timestamp out.
     """
-    words = ",".join(f'{name}="{_label(value)}"' for name, value in zip(row.labels, point.labels, strict=True))
-    labels = f"{{{words}}}" if words else ""
+    labels, value = point
+    text = ",".join(f'{name}="{_label(label)}"' for name, label in zip(row.labels, labels, strict=True))
+    text = f"{{{text}}}" if text else ""
     moment = "" if at_ms is None else f" {at_ms // 1000}.{at_ms % 1000:03d}"
-    return f"{row.exposed}{_SUFFIX[row.kind]}{labels} {number(point.value * row.factor)}{moment}\n"
+    return f"{row.exposed}{_SUFFIX[row.kind]}{text} {shortest_number(value * row.factor)}{moment}\n"
 
 
-def distinct(points: Sequence[ExportedPoint]) -> Iterator[ExportedPoint]:
-    """Points whose labels are written differently, and no more than a family may have.
+def distinct(points: Iterable[ExportedPoint]) -> Iterator[ExportedPoint]:
+    """Yield points with different labels in print, no more than a family may have.
 
-    Prometheus refuses a page on which a series stands twice; names that differ only in what is not printable would.
+    Prometheus refuses a page with a series that stands twice, as of names that differ in unprintable characters.
     """
-    seen: set[tuple[str, ...]] = set()
+    printed: set[tuple[str, ...]] = set()
     for point in points:
-        written = tuple(_label(word) for word in point.labels)
-        if written not in seen and len(seen) < MOST_SERIES:
-            seen.add(written)
+        labels = tuple(map(_label, point.labels))
+        if labels not in printed and len(printed) < MOST_SERIES:
+            printed.add(labels)
             yield point
 
 
-def number(value: float) -> str:
-    """As short as it can be without losing anything: whole numbers without a point."""
+def shortest_number(value: float) -> str:
+    """Return the shortest exact text of a number: whole numbers without a point."""
     return str(int(value)) if value == int(value) and abs(value) < 2**63 else repr(float(value))
 
 
@@ -107,17 +107,17 @@ def _help(text: str, openmetrics: bool) -> str:
     return text.replace('"', '\\"') if openmetrics else text
 
 
-# Points by moment in, points by series out: what OpenMetrics wants of a history, without keeping it in memory.
+# A history by series, as OpenMetrics wants it, without keeping it in memory.
 
 _POINTS: Final = 256
-"""Of a series in memory before they go to the file; a point is two numbers of eight bytes."""
+"""Points of a series in memory before they go to the file; a point is two numbers of eight bytes."""
 
 
 class SeriesFile:
-    """An unnamed file of blocks of points, each of one series. Closed with the last reference to it.
+    """An unnamed file of blocks of points, each of one series; closed with the last reference to it.
 
     Args:
-        directory: Where it lies; None is where temporary files do.
+        directory: None is the usual one of temporary files.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -127,14 +127,14 @@ class SeriesFile:
         self._newest_ms: list[int] = []
 
     def new(self) -> int:
-        """A series without points; gives its number."""
+        """Add a series without points, and return its number."""
         self._waiting.append(array("d"))
         self._blocks.append([])
         self._newest_ms.append(-1)
         return len(self._waiting) - 1
 
     def add(self, series: int, at_ms: int, value: float) -> bool:
-        """A point; False when it is not after the one before: a clock was set back, and series only go forward."""
+        """Add a point; return False for one that is not after the last: a clock was set back."""
         if at_ms <= self._newest_ms[series]:
             return False
         self._newest_ms[series] = at_ms
@@ -147,7 +147,7 @@ class SeriesFile:
         return True
 
     def points(self, series: int) -> Iterator[tuple[int, float]]:
-        """Its points in order."""
+        """Yield the points of a series in order."""
         for offset in self._blocks[series]:
             self._file.seek(offset)
             yield from _pairs(array("d", self._file.read(2 * _POINTS * 8)))
@@ -155,20 +155,17 @@ class SeriesFile:
 
 
 def _pairs(numbers: array[float]) -> Iterator[tuple[int, float]]:
-    for place in range(0, len(numbers), 2):
-        yield int(numbers[place]), numbers[place + 1]
+    for index in range(0, len(numbers), 2):
+        yield int(numbers[index]), numbers[index + 1]
 
 
 def write_openmetrics(
     file: TextIO, rows: Sequence[Exported], moments: Iterable[WatchedInterval], directory: Path | None = None
 ) -> tuple[int, int]:
-    """OpenMetrics with timestamps, series by series as its specification wants.
+    """Write OpenMetrics with timestamps, series by series as its specification wants.
 
     Args:
-        file: Where to.
-        rows: What is wanted.
-        moments: Read once.
-        directory: Has room for 16 bytes a point meanwhile; None is where temporary files lie.
+        directory: Has room for 16 bytes a point meanwhile; None is the usual one of temporary files.
 
     Returns:
         Points written, and points left out because the clock of the recording was set back.
@@ -176,14 +173,14 @@ def write_openmetrics(
     store = SeriesFile(directory)
     numbers: dict[str, dict[tuple[str, ...], int]] = {row.id: {} for row in rows}
     written = left_out = 0
-    for interval, found in read_once(rows, moments):
-        for read in found:
+    for interval, reads in read_once(rows, moments):
+        for read in reads:
             at_ms = wall_clock_ms(interval, read.at_s)
-            known = numbers[read.row.id]
+            of_row = numbers[read.row.id]
             for labels, value in distinct(read.points):
-                if labels not in known:
-                    known[labels] = store.new()
-                if store.add(known[labels], at_ms, value):
+                if labels not in of_row:
+                    of_row[labels] = store.new()
+                if store.add(of_row[labels], at_ms, value):
                     written += 1
                 else:
                     left_out += 1

@@ -25,13 +25,13 @@ from typing import Any, Final, NamedTuple, TextIO
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.export.exported import Exported, ReadRow, WatchedInterval, read_all, read_once, wall_clock_ms
-from pgtop_tune.export.openmetrics import number
+from pgtop_tune.export.openmetrics import shortest_number
 
 COLUMNS: Final = ("time", "elapsed_s", "metric", "labels", "value", "unit", "reason")
 
 
 class TidyRow(NamedTuple):
-    """A row; `at_ms` is the moment in milliseconds since the epoch, `None` an empty cell."""
+    """A row; `at_ms` is in milliseconds since the epoch, None an empty cell."""
 
     at_ms: int
     elapsed_s: float
@@ -43,29 +43,29 @@ class TidyRow(NamedTuple):
 
 
 def tidy(rows: Sequence[Exported], moments: Iterable[WatchedInterval]) -> Iterator[TidyRow]:
-    """Rows of one moment after the other; a counter only where it was read, with the time of that.
+    """Yield the rows of each moment; a counter only where it was read, with the time of its reading.
 
-    A family without members, no standby for instance, has none.
+    A family without members, as without a standby, has no row.
     """
-    for interval, found in read_once(rows, moments):
-        for row, points, reason, at_s in found:
+    for interval, reads in read_once(rows, moments):
+        for row, points, reason, at_s in reads:
             at_ms = wall_clock_ms(interval, at_s)
             for labels, value in points:
-                words = labels_text(row.labels, labels) if labels else None
-                yield TidyRow(at_ms, at_s, row.id, words, value, row.unit or None, None)
+                text = labels_text(row.labels, labels) if labels else None
+                yield TidyRow(at_ms, at_s, row.id, text, value, row.unit or None, None)
             if reason:
                 yield TidyRow(at_ms, at_s, row.id, None, None, row.unit or None, reason)
 
 
 @lru_cache(maxsize=20_000)
 def labels_text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """Labels as a JSON object in ASCII: exact, and nothing in it that a terminal obeys."""
+    """Return labels as a JSON object in ASCII: exact, and without characters that a terminal obeys."""
     return json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=True)
 
 
 @lru_cache(maxsize=8)
 def moment_text(at_ms: int) -> str:
-    """ "2026-11-22T12:03:19.123Z"."""
+    """Return a moment as in "2026-11-22T12:03:19.123Z"."""
     try:
         at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
     except (OverflowError, ValueError, OSError):
@@ -77,45 +77,38 @@ def moment_text(at_ms: int) -> str:
 
 
 def write_tidy(file: TextIO, rows: Sequence[Exported], moments: Iterable[WatchedInterval]) -> int:
-    """Columns as in `tidy`; gives the number of rows below the heading."""
+    """Write `COLUMNS` of each row, and return the number of rows below the heading."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     count = 0
     for row in tidy(rows, moments):
-        value = "" if row.value is None else number(row.value)
+        value = "" if row.value is None else shortest_number(row.value)
         writer.writerow((moment_text(row.at_ms), row.elapsed_s, row.metric, row.labels, value, row.unit, row.reason))
         count += 1
     return count
 
 
 def write_wide(file: TextIO, rows: Sequence[Exported], moments: Callable[[], Iterable[WatchedInterval]]) -> int:
-    """A row per moment: time, elapsed_s, and a column per series, called `metric` or `metric{labels}`.
+    """Write a row per moment, and return the number of rows below the heading.
 
-    Units are those of the tidy form; a cell without a value is empty, and so is that of a counter which was not read
-    since the row before.
+    Columns are time, elapsed_s, and each series, named `metric` or `metric{labels}`; units are those of the tidy form.
+    A cell is empty without a value, and where a counter was not read since the row before.
 
     Args:
-        file: Where to.
-        rows: What is wanted.
-        moments: Gives the moments from the beginning, twice: the first time to see which series there are.
-
-    Returns:
-        The number of rows below the heading.
+        moments: Returns the moments from the beginning; called twice, at first to find the series.
     """
     names: dict[str, dict[str, None]] = {row.id: {} for row in rows}
     for interval in moments():
         for read in read_all(rows, interval):
             names[read.row.id].update(dict.fromkeys(name for name, _ in _cells(read)))
-    places = {name: place for place, name in enumerate(name for each in names.values() for name in each)}
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("time", "elapsed_s", *places))
+    columns = [name for names_of_row in names.values() for name in names_of_row]
+    writer = csv.DictWriter(file, ("time", "elapsed_s", *columns), lineterminator="\n")
+    writer.writeheader()
     count = 0
-    for interval, found in read_once(rows, moments()):
-        line = [""] * len(places)
-        for read in found:
-            for name, value in _cells(read):
-                line[places[name]] = number(value)
-        writer.writerow((moment_text(interval.newest.taken_at_ms), interval.newest.elapsed_s, *line))
+    for interval, reads in read_once(rows, moments()):
+        frame = interval.newest
+        cells = {name: shortest_number(value) for read in reads for name, value in _cells(read)}
+        writer.writerow({"time": moment_text(frame.taken_at_ms), "elapsed_s": frame.elapsed_s, **cells})
         count += 1
     return count
 
@@ -128,15 +121,11 @@ def _cells(read: ReadRow) -> Iterable[tuple[str, float]]:
 # Parquet with the columns of the tidy form, through pyarrow, which is an extra.
 
 _ROWS_AT_ONCE: Final = 65_536
-"""Rows of a row group: what is in memory."""
+"""Rows of a row group, which is in memory."""
 
 
 def pyarrow() -> Any:
-    """The library.
-
-    Raises:
-        UsageProblem: It is not installed.
-    """
+    """Return the library. Raises UsageProblem where it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -147,7 +136,7 @@ def pyarrow() -> Any:
 
 
 def write_parquet(path: Path, rows: Sequence[Exported], moments: Iterable[WatchedInterval]) -> int:
-    """Writes the file; gives the number of rows. An empty cell is null.
+    """Write the file, and return the number of rows; an empty cell is null.
 
     Raises:
         UsageProblem: pyarrow is not installed.
@@ -157,14 +146,11 @@ def write_parquet(path: Path, rows: Sequence[Exported], moments: Iterable[Watche
     text = arrow.string()
     kinds = (arrow.timestamp("ms", tz="UTC"), arrow.float64(), text, text, arrow.float64(), text, text)
     schema = arrow.schema(list(zip(COLUMNS, kinds, strict=True)))
-    found, count = tidy(rows, moments), 0
+    tidy_rows, count = tidy(rows, moments), 0
     with arrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        while group := list(islice(found, _ROWS_AT_ONCE)):
+        while group := list(islice(tidy_rows, _ROWS_AT_ONCE)):
             columns = zip(*group, strict=True)
-            writer.write_table(
-                arrow.table(
-                    [arrow.array(list(each), kind) for each, kind in zip(columns, kinds, strict=True)], schema=schema
-                )
-            )
+            arrays = [arrow.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
+            writer.write_table(arrow.table(arrays, schema=schema))
             count += len(group)
     return count

@@ -24,9 +24,8 @@ from pgtop_tune.changes.model.change import WantedParameter, WantedSetting
 from pgtop_tune.changes.selection import last
 from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.cli.commands.parameters import reverting
-from pgtop_tune.cli.commands.parameters.request import RevertRequest
-from pgtop_tune.cli.connecting import ConnectionWords
+from pgtop_tune.cli.commands.parameters import RevertRequest, reverts
+from pgtop_tune.cli.connections import ConnectionWords
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.postgres.conftest import place
 from tests.support.makers import ROOT
@@ -355,9 +354,9 @@ async def undo_everything(server: Throwaway, machine: Machine, monkeypatch: pyte
 
 async def reverted(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch, **words: Any) -> None:
     """`pgtop-tune revert`."""
-    monkeypatch.setattr(reverting, "HostControl", lambda **more: machine)
+    monkeypatch.setattr(reverts, "HostControl", lambda **more: machine)
     where = ConnectionWords(host=str(server.socket_dir), port=str(server.port), user=server.user, database="postgres")
-    assert await asyncio.to_thread(reverting.run_revert, RevertRequest(words=where, **words)) == 0
+    assert await asyncio.to_thread(reverts.run_revert, RevertRequest(connection=where, **words)) == 0
 
 
 async def reverted_last(server: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

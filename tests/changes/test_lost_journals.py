@@ -21,7 +21,7 @@ from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter,
 from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.commands.watch.session import ScreenSession
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 from pgtop_tune.runtime.run_frames import FrameKeeper

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.cli.commands.ab.switching import rivals_of
+from pgtop_tune.cli.commands.ab.experiment import rivals_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.experiment.switchback.arms import Rival
 from tests.cli.runs import PROGRAM, ROOT, environment, run

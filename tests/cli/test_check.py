@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.app import program
-from pgtop_tune.cli.commands.check.checking import until_next_look_s
+from pgtop_tune.cli.commands.check.report import until_next_look_s
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli import runs
 from tests.support.report_formats import report_mistakes

@@ -100,7 +100,7 @@ def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
             ("pgtop_tune.diagnosis.diagnosing", *OF_KEYS),
         ),
         (
-            "pgtop_tune.cli.commands.watch.session, pgtop_tune.cli.watching",
+            "pgtop_tune.cli.commands.watch.session, pgtop_tune.cli.server_source",
             ("pgtop_tune.bench", "pgtop_tune.experiment"),
         ),
     ],

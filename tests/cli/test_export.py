@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
-from pgtop_tune.cli.commands.recordings.exporting import export_from
-from pgtop_tune.cli.commands.recordings.request import ExportFormat, ExportRequest
+from pgtop_tune.cli.commands.recordings import ExportFormat, ExportRequest
+from pgtop_tune.cli.commands.recordings.export import export_recording
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.export.pages import families
 from tests.support import frames
@@ -41,7 +41,7 @@ def seconds_in(path: Path) -> list[float]:
 
 def test_the_name_of_the_file_says_what_is_written(recording: Path, tmp_path: Path) -> None:
     for name in ("a.csv", "a.csv.gz", "a.parquet", "a.om", "a.prom"):
-        export_from(recording, ExportRequest(output=tmp_path / name, metrics=METRICS, until="5s"))
+        export_recording(ExportRequest(file=recording, output=tmp_path / name, metrics=METRICS, until="5s"))
     assert len(seconds_in(tmp_path / "a.csv")) == 12
     assert seconds_in(tmp_path / "a.csv.gz") == seconds_in(tmp_path / "a.csv")
     assert pyarrow.parquet.read_table(tmp_path / "a.parquet").num_rows == 12
@@ -66,9 +66,9 @@ def test_moments_are_said_as_people_say_them(
     out = tmp_path / "a.csv"
     if moments is None:
         with pytest.raises(UsageProblem, match="is before"):
-            export_from(recording, ExportRequest(output=out, since=since, until=until, every=every))
+            export_recording(ExportRequest(file=recording, output=out, since=since, until=until, every=every))
         return
-    export_from(recording, ExportRequest(output=out, metrics=["up"], since=since, until=until, every=every))
+    export_recording(ExportRequest(file=recording, output=out, metrics=["up"], since=since, until=until, every=every))
     assert seconds_in(out) == moments
 
 
@@ -76,16 +76,16 @@ def test_a_file_that_is_there_is_left_alone_and_one_that_failed_is_not_there(rec
     out = tmp_path / "a.csv"
     out.write_text("mine")
     with pytest.raises(UsageProblem, match="exists already"):
-        export_from(recording, ExportRequest(output=out))
+        export_recording(ExportRequest(file=recording, output=out))
     with pytest.raises(UsageProblem, match="no metric is called"):
-        export_from(recording, ExportRequest(output=out, force=True, metrics=["server.tsp"]))
+        export_recording(ExportRequest(file=recording, output=out, force=True, metrics=["server.tsp"]))
     assert out.read_text() == "mine"
-    export_from(recording, ExportRequest(output=out, force=True, metrics=METRICS, until="1s"))
+    export_recording(ExportRequest(file=recording, output=out, force=True, metrics=METRICS, until="1s"))
     assert len(seconds_in(out)) == 4
     with pytest.raises(UsageProblem, match="cannot be written: No such file"):
-        export_from(recording, ExportRequest(output=tmp_path / "away" / "a.csv"))
+        export_recording(ExportRequest(file=recording, output=tmp_path / "away" / "a.csv"))
     with pytest.raises(RecordingProblem):
-        export_from(out, ExportRequest(output=tmp_path / "b.csv"))
+        export_recording(ExportRequest(file=out, output=tmp_path / "b.csv"))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.csv"]
 
 
@@ -101,7 +101,9 @@ def test_words_that_do_not_go_together_are_refused(
     recording: Path, tmp_path: Path, format: ExportFormat | None, name: str | None, wide: bool, words: str
 ) -> None:
     with pytest.raises(UsageProblem, match=words):
-        export_from(recording, ExportRequest(format=format, output=tmp_path / name if name else None, wide=wide))
+        export_recording(
+            ExportRequest(file=recording, format=format, output=tmp_path / name if name else None, wide=wide)
+        )
 
 
 def test_without_pyarrow_it_says_how_to_have_it(
@@ -109,7 +111,7 @@ def test_without_pyarrow_it_says_how_to_have_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageProblem) as problem:
-        export_from(recording, ExportRequest(output=tmp_path / "a.parquet"))
+        export_recording(ExportRequest(file=recording, output=tmp_path / "a.parquet"))
     assert "pip install pyarrow" in problem.value.hint
     assert not (tmp_path / "a.parquet").exists()
 
@@ -120,14 +122,14 @@ def test_a_torn_recording_is_exported_up_to_there_and_says_so(
     torn = tmp_path / "torn.jsonl"
     lines = gzip.decompress(recording.read_bytes()).splitlines(keepends=True)
     torn.write_bytes(b"".join(lines[:30]) + b'{"delta":{"sequence":"\xff' + b"".join(lines[31:62]))
-    export_from(torn, ExportRequest(output=tmp_path / "a.csv", metrics=["up"]))
+    export_recording(ExportRequest(file=torn, output=tmp_path / "a.csv", metrics=["up"]))
     assert seconds_in(tmp_path / "a.csv")[:29] == list(range(29))
     assert "torn.jsonl: line 31:" in capsys.readouterr().err
-    export_from(torn, ExportRequest(output=tmp_path / "wide.csv", metrics=["up"], wide=True))
+    export_recording(ExportRequest(file=torn, output=tmp_path / "wide.csv", metrics=["up"], wide=True))
     assert capsys.readouterr().err.count("line 31:") == 1
     torn.write_bytes(lines[0])
     with pytest.raises(RecordingProblem, match="holds no frames"):
-        export_from(torn, ExportRequest(output=tmp_path / "b.csv", metrics=["up"]))
+        export_recording(ExportRequest(file=torn, output=tmp_path / "b.csv", metrics=["up"]))
     assert not (tmp_path / "b.csv").exists()
 
 
@@ -184,6 +186,6 @@ def test_a_dash_is_stdout_and_a_device_is_written_to_and_not_replaced(recording:
 
 def test_a_window_behind_the_end_has_no_rows(recording: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="nothing is recorded after 1h") as refused:
-        export_from(recording, ExportRequest(output=tmp_path / "a.csv", metrics=METRICS, since="1h"))
+        export_recording(ExportRequest(file=recording, output=tmp_path / "a.csv", metrics=METRICS, since="1h"))
     assert "5m" in refused.value.hint
     assert not (tmp_path / "a.csv").exists()

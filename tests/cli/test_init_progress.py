@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.bench.datasets.pgbench_tables import InitialiseProgress, StepPace
-from pgtop_tune.cli.commands.bench import making
-from pgtop_tune.cli.commands.bench.making import StepsMade, shown, words, written
+from pgtop_tune.cli.commands.bench import data_sets
+from pgtop_tune.cli.commands.bench.data_sets import CreatedDataSet, progress_shown, progress_words, step_lines
 from pgtop_tune.cli.options import TableFormat
 
 
@@ -29,15 +29,15 @@ from pgtop_tune.cli.options import TableFormat
     ],
 )
 def test_rows_rate_and_remaining_time_in_words(seen: InitialiseProgress, pace: StepPace, said: str) -> None:
-    assert words(seen, pace) == said
+    assert progress_words(seen, pace) == said
 
 
 def test_a_long_step_is_told_every_few_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 1.0, 2.0, 6.0, 7.0, 12.0, 13.0])
-    monkeypatch.setattr(making.time, "monotonic", lambda: next(clock))
-    with shown() as tell:
+    monkeypatch.setattr(data_sets.time, "monotonic", lambda: next(clock))
+    with progress_shown() as tell:
         for done in range(6):
             tell(InitialiseProgress("rows", done * 1000, 10_000))
         tell(InitialiseProgress("vacuum"))
@@ -50,8 +50,8 @@ def test_a_long_step_is_told_every_few_seconds(
 
 
 def test_the_markdown_table_has_the_shape_of_the_field() -> None:
-    made = StepsMade("pgbench", "default", {}, (("server-side generate", 381.29), ("vacuum", 273.85)), 655.2)
-    assert written(made, TableFormat.MARKDOWN) == [
+    made = CreatedDataSet("pgbench", "default", {}, (("server-side generate", 381.29), ("vacuum", 273.85)), 655.2)
+    assert step_lines(made, TableFormat.MARKDOWN) == [
         "| init step, s | default |",
         "|---|---:|",
         "| server-side generate | 381.29 |",

@@ -8,7 +8,7 @@ import pytest
 
 from pgtop_tune.cli.commands.watch.screen import LiveWords, _controls, _kept_frames
 from pgtop_tune.cli.commands.watch.session import ScreenSession
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.recording.history_buffer import HistoryBuffer
 from pgtop_tune.recording.recorder import Recorder

@@ -10,7 +10,7 @@ import psycopg
 from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cli.headless import run_engine
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.postgres.server.conninfo import resolve

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.system import knob_of
-from pgtop_tune.cli.parameter_rows import MachineRow, machine_json, machine_table, settings_differing, settings_of
+from pgtop_tune.cli.commands.parameters.differences import settings_differing, setup_settings
+from pgtop_tune.cli.parameter_rows import MachineRow, machine_json, machine_table
 from pgtop_tune.host.sysctl_files import PATH as DROP_IN
 from pgtop_tune.host.sysctl_files import starts_with
 from pgtop_tune.host.system_settings import settings
@@ -34,7 +35,7 @@ def test_a_row_has_the_value_now_the_value_at_boot_and_who_sets_it(tmp_path: Pat
         row(tmp_path, "vm.dirty_ratio"),
         row(tmp_path, "transparent_hugepage/enabled"),
     ]
-    cells = [line.split() for line in machine_table(rows)[1:]]
+    cells = [" ".join(row).split() for row in machine_table(rows).rows]
     assert cells[0][:4] == ["vm.swappiness", "60", "10", "5"]
     assert cells[0][-1] == "/etc/sysctl.d/50-x.conf:2"
     assert cells[1][:4] == ["vm.dirty_ratio", "20", "20", "-"]
@@ -60,9 +61,9 @@ def test_two_machines_differ_in_settings_and_queues_and_one_not_seen_in_nothing(
         settings=(SetValue("vm.swappiness", "5"), SetValue("vm.dirty_ratio", "20")),
         disks=(replace(DISK, scheduler="mq-deadline"),),
     )
-    found = settings_differing(settings_of(SETUP), settings_of(other))
+    found = settings_differing(setup_settings(SETUP), setup_settings(other))
     assert [(each.name, each.a, each.b) for each in found] == [
         ("vm.swappiness", "60", "5"),
         ("vda/scheduler", "none", "mq-deadline"),
     ]
-    assert settings_differing(settings_of(SETUP), settings_of(None)) == ()
+    assert settings_differing(setup_settings(SETUP), setup_settings(None)) == ()

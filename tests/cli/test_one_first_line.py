@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cli.commands.watch.request import ScreenWords
+from pgtop_tune.cli.commands.watch import ReplayRequest
 from pgtop_tune.cli.commands.watch.screen import replay_recording
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.model.frame import Frame
@@ -104,7 +104,7 @@ async def test_a_moment_says_the_same_in_every_way(moments: Sequence[int], tmp_p
         replayed.apply(await anext(file_steps))
     assert again.seen(replayed)[0] == seen[moment - 1][0]
     for start in (0, 100):
-        replay_recording(tmp_path / "run.jsonl.gz", 1.0, float(start), ScreenWords(), as_lines=True)
+        replay_recording(ReplayRequest(file=tmp_path / "run.jsonl.gz", start=float(start), lines=True))
         lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("0", "1", "2"))]
         expected = [sentences[0] for sentences in seen[max(start, 1) :]]
         assert len(lines) >= len(expected)

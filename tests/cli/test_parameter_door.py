@@ -8,7 +8,7 @@ import pytest
 
 from pgtop_tune.base.errors import UnsafeChange
 from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.postgres.conftest import place

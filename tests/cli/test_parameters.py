@@ -14,10 +14,11 @@ from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import GB
-from pgtop_tune.cli.commands.parameters.advice import configuration, script, text
-from pgtop_tune.cli.connecting import ConnectionWords
-from pgtop_tune.cli.looking import look
-from pgtop_tune.cli.parameter_rows import differing, rows_of, table
+from pgtop_tune.cli.commands.parameters.advice import advice_text, configuration, script
+from pgtop_tune.cli.commands.parameters.differences import differing
+from pgtop_tune.cli.connections import ConnectionWords
+from pgtop_tune.cli.parameter_rows import parameter_rows, parameter_table
+from pgtop_tune.cli.snapshot import look
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -46,30 +47,30 @@ COST = parameter("random_page_cost", "4", vartype="real", context="user")
 
 
 def test_a_value_written_otherwise_is_not_advised_again() -> None:
-    buffers, cost = rows_of((COST, BUFFERS), ADVISED)
+    buffers, cost = parameter_rows((COST, BUFFERS), ADVISED)
     assert (buffers.differs, buffers.changed) == (False, True)
     assert (cost.differs, cost.changed) == (True, False)
 
 
 def test_a_value_that_waits_for_a_restart_counts_as_set() -> None:
     waits = replace(BUFFERS, setting="16384", shown="128MB", pending_restart=True, pending="4GB")
-    (row,) = rows_of((waits,), ADVISED)
+    (row,) = parameter_rows((waits,), ADVISED)
     assert not row.differs
-    assert table((row,))[1].split()[4] == "4GB"
-    (other,) = rows_of((replace(waits, pending="5GB"),), ADVISED)
+    assert parameter_table((row,)).rows[0][4] == "4GB"
+    (other,) = parameter_rows((replace(waits, pending="5GB"),), ADVISED)
     assert other.differs
 
 
 def test_what_the_server_works_out_from_minus_one_is_not_advised_again() -> None:
     derived = parameter("wal_buffers", "2048", unit="8kB", source="override", boot_val="-1")
-    (row,) = rows_of((derived,), ADVISED)
+    (row,) = parameter_rows((derived,), ADVISED)
     assert row.advice is not None
     assert (row.advice.value, row.differs) == ("-1", False)
 
 
 def test_a_value_the_server_was_not_built_for_is_not_advised() -> None:
     built = parameter("wal_compression", "off", vartype="enum", enumvals=("pglz", "on", "off"))
-    (row,) = rows_of((built,), ADVISED)
+    (row,) = parameter_rows((built,), ADVISED)
     assert row.advice is not None
     assert row.advice.value is None
     assert row.advice.because.endswith("This server was built without lz4.")
@@ -78,10 +79,10 @@ def test_a_value_the_server_was_not_built_for_is_not_advised() -> None:
 @pytest.mark.parametrize("source", ["command line", "user", "database", "database user", "client"])
 def test_what_alter_system_would_not_change_is_not_advised(source: str) -> None:
     small = replace(BUFFERS, setting="16384", shown="128MB", source=source)
-    (row,) = rows_of((small,), ADVISED)
+    (row,) = parameter_rows((small,), ADVISED)
     assert row.advice is not None
     assert (row.advice.value, row.differs, row.out_of_reach) == (None, False, True)
-    (has_it,) = rows_of((replace(BUFFERS, source=source),), ADVISED)
+    (has_it,) = parameter_rows((replace(BUFFERS, source=source),), ADVISED)
     assert not has_it.out_of_reach
 
 
@@ -117,18 +118,18 @@ def test_values_of_a_role_and_of_the_command_line_are_not_asked_for_again_and_ag
 
 def test_an_unknown_group_is_answered_with_the_nearest() -> None:
     with pytest.raises(UsageProblem) as refused:
-        rows_of((), ADVISED, "memori")
+        parameter_rows((), ADVISED, "memori")
     assert "did you mean memory?" in refused.value.hint
 
 
 def test_what_needs_a_restart_comes_last_and_says_so() -> None:
-    rows = rows_of((replace(BUFFERS, setting="16384", shown="128MB"), COST), ADVISED)
+    rows = parameter_rows((replace(BUFFERS, setting="16384", shown="128MB"), COST), ADVISED)
     lines = script(rows)
     assert lines[-4] == "ALTER SYSTEM SET \"random_page_cost\" = '1.1';"
     assert lines[-3].endswith(" Takes effect with a restart.")
     assert lines[-2:] == ["ALTER SYSTEM SET \"shared_buffers\" = '4GB';", "SELECT pg_reload_conf();"]
     assert "shared_buffers = '4GB'" in configuration(rows)
-    assert any("others: pgtune 4GB" in line for line in text(rows))
+    assert any("others: pgtune 4GB" in line for line in advice_text(rows))
 
 
 def test_facts_are_read_off_frames() -> None:

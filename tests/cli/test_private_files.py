@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cli.commands.bench.measuring import check_directory, write_run
-from pgtop_tune.cli.commands.recordings.comparing import write_report
-from pgtop_tune.cli.commands.recordings.exporting import export_from
-from pgtop_tune.cli.commands.recordings.request import ExportRequest, ReportRequest
+from pgtop_tune.cli.commands.bench.runs import check_directory, write_run
+from pgtop_tune.cli.commands.recordings import ExportRequest, ReportRequest
+from pgtop_tune.cli.commands.recordings.comparison import write_report
+from pgtop_tune.cli.commands.recordings.export import export_recording
 from tests.support import frames
 from tests.support.recordings import HEADER, write
 from tests.support.results import result
@@ -44,9 +44,9 @@ def test_reports_and_exports(recording: Path, tmp_path: Path, name: str, there: 
         path.write_text("old")
         path.chmod(0o666)
     if name.endswith((".html", ".md")):
-        write_report([recording], ReportRequest(output=path, force=there))
+        write_report(ReportRequest(files=[recording], output=path, force=there))
     else:
-        export_from(recording, ExportRequest(output=path, force=there))
+        export_recording(ExportRequest(file=recording, output=path, force=there))
     assert path.stat().st_size > 100
     assert mode(path) == 0o600
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted({"run.jsonl", name, *beside(tmp_path)})

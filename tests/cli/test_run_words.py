@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.cli.commands.bench.measuring import markdown, progress_words, text
+from pgtop_tune.cli.commands.bench.runs import progress_words, results_markdown, results_text
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, StatementReport
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, ServerTimes, StatementTimes
@@ -34,13 +34,13 @@ P5 = [
 
 
 def test_a_doubt_stands_once_with_its_runs_and_the_range_of_its_figures() -> None:
-    assert text(P5, None, "#").partition("\n\n")[2].splitlines() == [
+    assert results_text(P5, None, "#").partition("\n\n")[2].splitlines() == [
         "PostgreSQL ×600: invalid RUN-FAILED: no room",
         "all but PostgreSQL ×600: suspect CPU-CONTENTION: pgbench waited for a CPU 31-96 % of the time -> another host",
         "all: note CLOSED-LOOP: each client waited -> --rate",
         "all but PostgreSQL ×600: note SHORT-RUN: 3 s are short",
     ]
-    assert [line for line in markdown(P5, None).splitlines() if line.startswith("-")] == [
+    assert [line for line in results_markdown(P5, None).splitlines() if line.startswith("-")] == [
         "- PostgreSQL ×600: invalid RUN-FAILED: no room",
         "- all but PostgreSQL ×600: suspect CPU-CONTENTION: pgbench waited for a CPU 31-96 % of the time"
         " -&gt; another host",
@@ -52,10 +52,12 @@ def test_retries_and_the_failures_of_statements_stand_in_the_text() -> None:
     made = result(asked())
     assert made.report is not None
     report = replace(made.report, retried=17, retries=41, statements=(statement,))
-    told = text([replace(made, report=report, failed=3, failures={"serialization": 3, "deadlock": 0})], None, "#")
+    told = results_text(
+        [replace(made, report=report, failed=3, failures={"serialization": 3, "deadlock": 0})], None, "#"
+    )
     assert f"transactions: {made.processed} done, 3 failed, 3 serialization, 17 tried again, 41 retries" in told
     assert "UPDATE t SET n = n + 1  3 failed  41 retries" in told
-    assert "transactions:" not in text([made], None, "#")
+    assert "transactions:" not in results_text([made], None, "#")
     bench = run_frames(seconds=3)[-1].bench
     assert not isinstance(bench, Unavailable)
     second = progress_words(bench.run, BenchProgress(1.0, 5.0, 2.0, 0.1, failed=1, retries=4))
@@ -65,12 +67,15 @@ def test_retries_and_the_failures_of_statements_stand_in_the_text() -> None:
 def test_advice_is_for_the_highest_figure() -> None:
     few = [Doubt("SCALE", SUSPECT, f"{clients} clients queue", f"scale {clients} or more") for clients in (4, 16, 8)]
     results = [doubted("direct", number, doubt) for number, doubt in enumerate(few, 1)]
-    assert text(results, None, "#").splitlines()[-1] == "all: suspect SCALE: 4-16 clients queue -> scale 16 or more"
+    assert (
+        results_text(results, None, "#").splitlines()[-1]
+        == "all: suspect SCALE: 4-16 clients queue -> scale 16 or more"
+    )
 
 
 def test_runs_are_named_by_what_tells_them_apart() -> None:
     def named(*results: RunResult) -> str:
-        return text(results, None, "#").splitlines()[-1].partition(":")[0]
+        return results_text(results, None, "#").splitlines()[-1].partition(":")[0]
 
     steps = [doubted("direct", clients, *([LOOP] if clients < 3 else [])) for clients in (1, 2, 4, 8)]
     assert named(*steps) == "×1 ×2"
@@ -88,6 +93,6 @@ def test_figures_of_the_server_for_equal_statements_are_marked() -> None:
     assert made.report is not None
     statements = tuple(StatementReport(each.text, 1.0) for each in times)
     made = replace(made, report=replace(made.report, statements=statements), server_times=ServerTimes(times))
-    lines = text([made], None, "#").splitlines()
+    lines = results_text([made], None, "#").splitlines()
     assert [line.endswith(f"* {read}") for line in lines if "SELECT" in line] == [True, False, True]
     assert "* the server counts equal statements together: its figures cover all of them" in lines

@@ -11,7 +11,7 @@ import pytest
 
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.cli.commands.watch.session import ScreenSession
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.profiles import load_profiles
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, RunCell

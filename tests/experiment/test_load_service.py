@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.base.errors import LoadProblem, UsageProblem
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.experiment.load_run import shows_connections
 from pgtop_tune.experiment.load_service import LoadService

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
-from pgtop_tune.cli.commands.experiment.noise_floor import MeasuredNoise, Shares, as_json, markdown, shares, text
+from pgtop_tune.cli.commands.experiment.noise_floor import (
+    MeasuredNoise,
+    Shares,
+    noise_json,
+    noise_markdown,
+    noise_text,
+    shares,
+)
 from pgtop_tune.compare.noise import KnownNoise, NoiseGroup, known_words, load_fingerprint, long_run_variance
 from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.sides.from_records import material_of_records
@@ -170,7 +177,7 @@ def told(found: Floor, not_kept: str = "") -> MeasuredNoise:
 
 def test_the_words_say_the_figures_and_what_can_be_seen() -> None:
     seen = {second: SecondSeen(False, 21.0) for second in range(600)}
-    said = "\n".join(text(told(floor(run_of(autoregressive(600, 0.6, 0.04)), seen))))
+    said = "\n".join(noise_text(told(floor(run_of(autoregressive(600, 0.6, 0.04)), seen))))
     assert said.startswith("noise floor of tpcb-like ×16 at scale 50, PostgreSQL ")
     assert "of a pair of 10 s blocks" in said
     assert "judged as A/A: " in said
@@ -180,10 +187,10 @@ def test_the_words_say_the_figures_and_what_can_be_seen() -> None:
 
 
 def test_few_pairs_and_what_is_not_kept_are_said() -> None:
-    said = markdown(told(floor(run_of(autoregressive(60, 0.0, 0.01))), "pgbench was the limit"))
+    said = noise_markdown(told(floor(run_of(autoregressive(60, 0.0, 0.01))), "pgbench was the limit"))
     assert any("3 pairs are few" in line for line in said)
     assert "- not kept: pgbench was the limit" in said
-    assert '"kept": false' in as_json(told(floor(run_of(autoregressive(60, 0.0, 0.01))), "x"))[0]
+    assert '"kept": false' in noise_json(told(floor(run_of(autoregressive(60, 0.0, 0.01))), "x"))[0]
 
 
 def test_what_is_known_of_a_load_is_one_line() -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
-from pgtop_tune.cli.commands.bench.measuring import markdown, text
+from pgtop_tune.cli.commands.bench.runs import results_markdown, results_text
 from pgtop_tune.compare.noise import LoadFingerprint, NoiseGroup, known_noise, remember
 from pgtop_tune.compare.reports.report import run_sheets
 from pgtop_tune.compare.sides.from_records import material_of_records
@@ -184,7 +184,7 @@ def test_a_cell_of_which_nothing_counts_has_a_row_all_the_same() -> None:
         repeats.take(failed())
     [cell] = repeats.cells()
     assert (cell.runs, cell.tps, cell.interval) == (0, None, None)
-    assert "0 of 2" in text([failed(), failed()], None, "#", repeats.cells())
+    assert "0 of 2" in results_text([failed(), failed()], None, "#", repeats.cells())
 
 
 def test_runs_around_a_restart_are_not_made_alike() -> None:
@@ -254,11 +254,11 @@ def test_one_row_for_each_cell_in_text_markdown_json_and_reports() -> None:
     found = repeats.cells()
     results = [run(1000.0), run(5000.0, profile="select-only"), run(5000.0, number=2, profile="select-only"),
                run(1020.0, number=3)]  # fmt: skip
-    said = text(results, None, "#", found).splitlines()
+    said = results_text(results, None, "#", found).splitlines()
     (row,) = [line for line in said if line.startswith("tpcb-like ×16")]
     assert row.split()[2] == "2"
     assert "±" in row
-    assert "| tpcb-like ×16 | 2 |" in markdown(results, None, found)
+    assert "| tpcb-like ×16 | 2 |" in results_markdown(results, None, found)
     whole = series_json(results, None, single=False, repeats=repeats.as_json())
     assert whole["order"] == [0, 1, 1, 0]
     assert [cell["runs"] for cell in whole["cells"]] == [2, 2]

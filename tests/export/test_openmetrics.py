@@ -62,11 +62,11 @@ def test_names_are_distinct_and_follow_the_rules_of_prometheus() -> None:
 def test_values_are_in_base_units() -> None:
     seen = [frames.frame(second) for second in range(30)]
     interval, text = WatchedInterval(seen), values(scraped(*seen))
-    (busy,) = chosen(["host.cpu.busy"])[0].read(interval)
-    (latency,) = chosen(["client.latency"])[0].read(interval)
-    assert text["pgtop_host_cpu_busy_ratio", ()] == pytest.approx(busy.value / 100)
-    assert text["pgtop_client_latency_seconds", ()] == pytest.approx(latency.value / 1000)
-    slow = {each.labels: each.value for each in chosen(["client.latency.percentile"])[0].read(interval)}
+    ((_, busy),) = chosen(["host.cpu.busy"])[0].read(interval)
+    ((_, latency),) = chosen(["client.latency"])[0].read(interval)
+    assert text["pgtop_host_cpu_busy_ratio", ()] == pytest.approx(busy / 100)
+    assert text["pgtop_client_latency_seconds", ()] == pytest.approx(latency / 1000)
+    slow = dict(chosen(["client.latency.percentile"])[0].read(interval))
     slowest = text["pgtop_client_latency_percentile_seconds", (("percentile", "99"),)]
     assert slowest == pytest.approx(slow["99",] / 1000)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.export.endpoint import Exposition

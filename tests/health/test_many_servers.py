@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, UsageProblem
-from pgtop_tune.cli.commands.check import checking as checking_servers
-from pgtop_tune.cli.commands.check.checking import check_all, servers_of, worst_status
-from pgtop_tune.cli.commands.check.request import CheckRequest, ReportFormat
+from pgtop_tune.cli.commands.check import CheckRequest, ReportFormat
+from pgtop_tune.cli.commands.check import report as check_report
+from pgtop_tune.cli.commands.check.report import check_all, servers_of, worst_status
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health import many
@@ -266,7 +266,7 @@ def test_an_interrupt_shows_the_results_so_far(
             await asyncio.sleep(60)
         return spoilt()
 
-    monkeypatch.setattr(checking_servers, "gather", gathered)
+    monkeypatch.setattr(check_report, "gather", gathered)
     file = tmp_path / "servers"
     file.write_text("".join(f"host=/a user=u dbname={name}\n" for name in ("first", "second", "third")))
     request = CheckRequest(servers=file, format=ReportFormat.JSON)

@@ -95,7 +95,8 @@ def test_a_report_through_a_pooler_says_so() -> None:
     ],
 )
 def test_memory_and_cpus_are_those_of_a_machine(memory: str, cpus: int | None, said: str) -> None:
-    from pgtop_tune.cli.commands.check.checking import _told
+    from pgtop_tune.cli.commands.check import CheckRequest
+    from pgtop_tune.cli.commands.check.report import _given_machine
 
     with pytest.raises(UsageProblem, match=said):
-        _told(memory, cpus, None, None)
+        _given_machine(CheckRequest(host_memory=memory, host_cpus=cpus))

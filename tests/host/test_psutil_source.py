@@ -215,7 +215,7 @@ def test_what_psutil_has_not_stands_with_its_reason() -> None:
 def test_proc_is_taken_where_it_is_and_psutil_is_not_imported(tmp_path: Path) -> None:
     code = (
         "import sys, time\n"
-        "from pgtop_tune.cli import app, watching, wiring, options\n"
+        "from pgtop_tune.cli import app, server_source, wiring, options\n"
         "from pgtop_tune.cli.commands.watch import session\n"
         "from pgtop_tune.health import gather\n"
         "from pgtop_tune.host.choice import host_of\n"

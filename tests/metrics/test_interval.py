@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.from_window import every_number
-from pgtop_tune.export.states import STATES
+from pgtop_tune.export.rows import STATES
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import next_checkpoint

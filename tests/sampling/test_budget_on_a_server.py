@@ -14,10 +14,10 @@ from pgtop_tune.base.units import UNKNOWN, mean
 from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cli.headless import FIELDS
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.export.states import STATES
+from pgtop_tune.export.rows import STATES
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S, is_active, sessions
 from pgtop_tune.metrics.budget import OTHER, LatencyBudget, latency_budget

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.base.errors import NotLetIn
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.catalogue import Interval

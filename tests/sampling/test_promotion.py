@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.export.states import STATES
+from pgtop_tune.export.rows import STATES
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import next_checkpoint
 from pgtop_tune.metrics.server import WAL_BYTES

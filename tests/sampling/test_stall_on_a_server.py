@@ -12,7 +12,7 @@ import pytest
 from pgtop_tune.base.units import ms
 from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval

@@ -11,8 +11,8 @@ import pytest
 
 from pgtop_tune.base.errors import WrongPassword
 from pgtop_tune.base.secret import Secret
-from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.watching import Watching
+from pgtop_tune.cli.options import LiveOptions
+from pgtop_tune.cli.server_source import ServerSource
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import PostgresSample
@@ -44,10 +44,10 @@ def no_password_from_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 @contextlib.asynccontextmanager
 async def seen_by(
     conninfo: ConnInfo,
-) -> AsyncIterator[tuple[Watching, Callable[[Callable[[Frame], bool]], Awaitable[None]]]]:
+) -> AsyncIterator[tuple[ServerSource, Callable[[Callable[[Frame], bool]], Awaitable[None]]]]:
     """What looks at the server, and a wait for a frame."""
-    watching = Watching(conninfo, LiveOptions(0.2, waits_for_password=True))
-    steps = watching.source.steps()
+    server_source = ServerSource(conninfo, LiveOptions(0.2, waits_for_password=True))
+    steps = server_source.source.steps()
 
     async def until(condition: Callable[[Frame], bool]) -> None:
         async with asyncio.timeout(DEADLINE_S):
@@ -56,21 +56,21 @@ async def seen_by(
                     return
 
     try:
-        yield watching, until
+        yield server_source, until
     finally:
-        await watching.source.aclose()
+        await server_source.source.aclose()
 
 
 async def test_a_mistyped_password_is_asked_for_again(locked: str) -> None:
     where = resolve(locked)
-    async with seen_by(where) as (watching, until):
-        await until(lambda frame: watching.password_needed)
-        watching.connect_as(where.with_password(Secret("wrong")))
+    async with seen_by(where) as (server_source, until):
+        await until(lambda frame: server_source.password_needed)
+        server_source.connect_as(where.with_password(Secret("wrong")))
         await until(lambda frame: "authentication failed" in str(frame.postgres))
-        assert watching.password_needed
-        watching.connect_as(where.with_password(Secret("right")))
+        assert server_source.password_needed
+        server_source.connect_as(where.with_password(Secret("right")))
         await until(lambda frame: isinstance(frame.postgres, PostgresSample))
-        assert not watching.password_needed
+        assert not server_source.password_needed
 
 
 async def test_a_wrong_password_from_elsewhere_ends_the_session(locked: str) -> None:

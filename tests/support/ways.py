@@ -20,7 +20,7 @@ from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.reverting import try_to_revert
-from pgtop_tune.cli import changing
+from pgtop_tune.cli import parameter_changes
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.trip_wires import trip_wire
 from pgtop_tune.runtime.ports import Step
@@ -118,16 +118,16 @@ class Command:
         async def machine_of(*words: object, **more: object) -> HostControl:
             return machine
 
-        monkeypatch.setattr(changing, "machine_of", machine_of)
+        monkeypatch.setattr(parameter_changes, "machine_of", machine_of)
         self._running: asyncio.Task[int] | None = None
         self._said: list[str] = []
-        monkeypatch.setattr(changing, "tell", self._said.append)
+        monkeypatch.setattr(parameter_changes, "tell", self._said.append)
 
     async def apply(
         self, wanted: Sequence[WantedParameter], settings: Sequence[WantedSetting], for_s: float | None = None
     ) -> None:
-        asked = changing.ChangeRequest(wanted=tuple(wanted), settings=tuple(settings), for_s=for_s)
-        self._running = asyncio.create_task(changing.change(place(self._server), asked))
+        asked = parameter_changes.ChangeRequest(parameters=tuple(wanted), settings=tuple(settings), for_s=for_s)
+        self._running = asyncio.create_task(parameter_changes.change(place(self._server), asked))
         async with asyncio.timeout(60):
             while not self._running.done() and not any("Ctrl-C" in words for words in self._said):
                 await asyncio.sleep(0.02)

@@ -16,7 +16,7 @@ from pgtop_tune.changes.model.pending_set import GRACE_S, NO_DEADLINE
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.watchdogs import HeldSets
 from pgtop_tune.cli.commands.watch.session import ScreenSession
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.run_frames import FrameKeeper

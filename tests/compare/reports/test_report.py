@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.tables import Table
-from pgtop_tune.cli.commands.bench import making
+from pgtop_tune.cli.commands.bench import data_sets
 from pgtop_tune.cli.options import TableFormat
 from pgtop_tune.compare.reports.report import report, run_sheets, search_sheet
 from pgtop_tune.compare.reports.sheets import Sheet
@@ -160,7 +160,9 @@ def test_seconds_of_making_data_sets_stand_side_by_side(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(json.dumps(as_json(result())), encoding="ascii")
         steps = (("server-side generate", seconds), ("vacuum", 2.0))
-        told = making.written(making.StepsMade("pgbench", "scale 1000", {}, steps, seconds + 2), TableFormat.JSON)
+        told = data_sets.step_lines(
+            data_sets.CreatedDataSet("pgbench", "scale 1000", {}, steps, seconds + 2), TableFormat.JSON
+        )
         (tmp_path / name / "init.json").write_text("\n".join(told), encoding="utf-8")
     found = table(run_sheets([open_material(tmp_path / name, name) for name in ("default", "tuned")]), "data sets")
     assert found.heads == ("init step, s", "default: scale 1000", "tuned: scale 1000")

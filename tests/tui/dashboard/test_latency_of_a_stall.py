@@ -7,7 +7,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cli.commands.bench.measuring import progress_words
+from pgtop_tune.cli.commands.bench.runs import progress_words
 from pgtop_tune.cli.headless import FIELDS
 from pgtop_tune.metrics.percentiles import ascending, bucket_counts
 from pgtop_tune.model.absence import Reason, Unavailable

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Final
 
-from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.cli.commands.ab.request import SwitchRequest
-from pgtop_tune.cli.output import tell
+from msgspec import Struct
+from typer import Argument, Option
+
+from pgtop_tune.cli import options
+from pgtop_tune.cli.connections import ConnectionOptions
+from pgtop_tune.cli.options import LoadSessionWords, TableFormat, load_option
 from pgtop_tune.model.backend_action import PlannedBy
 
+_experiment_option: Final = partial(Option, rich_help_panel="Experiment")
+_separate_option: Final = partial(Option, rich_help_panel="Blocks that are runs of their own")
 
-def ab(request: SwitchRequest) -> None:
+
+class Keep(StrEnum):
+    """The value that stays at the end."""
+
+    NOTHING = "nothing"
+    BETTER = "better"
+
+
+class AbRequest(Struct, frozen=True):
     """Compare two values of a parameter under one continuous load, and put everything back.
 
     A and B are in force by turns; a coin decides which comes first in each pair of blocks. The command ends with a
@@ -29,27 +43,58 @@ def ab(request: SwitchRequest) -> None:
     pgtop-tune ab --profile tpcb-like,simple-update -d bench  ·
     pgtop-tune ab --endpoint direct=:5432/bench --endpoint pool=:6432/bench -d bench
     """
-    if request.detach:
-        from pgtop_tune.cli.detached import start_detached
 
-        sys.exit(start_detached(["ab"]))
-    if request.plans is not PlannedBy.NOBODY and not request.against_load:
-        raise UsageProblem("--plans needs --against-load", "the statements of a load of ours are known")
-    from pgtop_tune.cli.commands.ab.switching import switch
-
-    if request.against_load and not request.quiet:
-        _say_unused(request)
-    sys.exit(asyncio.run(switch(request)))
-
-
-def _say_unused(request: SwitchRequest) -> None:
-    """Options of a load that is not started: they do not describe the load that is there."""
-    load = request.load
-    typed = {
-        "--profile": request.profile,
-        "--clients": load.clients,
-        "--rate": load.rate,
-        "--protocol": load.protocol,
-    }
-    if names := [name for name, value in typed.items() if value]:
-        tell(f"--against-load starts no load: {', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect")
+    assignments: Annotated[
+        list[str] | None, Argument(metavar="NAME=A,B...", help="Parameter and its two values; A may be current.")
+    ] = None
+    how_long: Annotated[str, _experiment_option("--for", metavar="TIME", help="Longest time: 5m, 1h.")] = "10m"
+    against_load: Annotated[
+        bool, _experiment_option("--against-load", help="Start no load: measure the load on the server.")
+    ] = False
+    plans: Annotated[
+        PlannedBy,
+        _experiment_option(
+            "--plans",
+            help="With --against-load: EXPLAIN of the statements with most time, under A and B at the end. Planning "
+            "executes their functions. ordinary: as roles without special rights; any: as any role, a superuser too.",
+        ),
+    ] = PlannedBy.NOBODY
+    keep: Annotated[Keep, _experiment_option("--keep", help="better: B stays if it is better.")] = Keep.NOTHING
+    coin: Annotated[int | None, _experiment_option("--coin", min=0, help="Seed of the order of the blocks.")] = None
+    format: Annotated[TableFormat, _experiment_option("--format", help="Format of the result on stdout.")] = (
+        TableFormat.TEXT
+    )
+    quiet: Annotated[bool, _experiment_option("-q", "--quiet", help="No lines on stderr while it runs.")] = False
+    restart: Annotated[bool, _separate_option("--restart", help="Restart the server before each block.")] = False
+    yes: Annotated[bool, _separate_option("--yes", help="With --restart: do not ask.")] = False
+    endpoint: Annotated[
+        list[str] | None,
+        _separate_option(
+            "--endpoint", metavar="NAME=HOST:PORT/DB", help="Target of the load; two of them are A and B."
+        ),
+    ] = None
+    block: Annotated[
+        str, _separate_option("--block", metavar="TIME", show_default="30s", help="Measured in each block.")
+    ] = ""
+    warm_up: Annotated[
+        str,
+        _separate_option(
+            "--warmup", metavar="TIME", show_default="10s, after a restart 20s", help="Of each block, left out."
+        ),
+    ] = ""
+    profile: Annotated[
+        list[str] | None,
+        load_option(
+            "--profile", metavar="NAME", show_default="tpcb-like", help="Load profile; two of them are A and B."
+        ),
+    ] = None
+    load: options.LoadWords = options.LoadWords()
+    profiles: options.ProfilesDirectory = None
+    allow_unsafe: options.AllowUnsafe = False
+    confirm: Annotated[
+        list[str] | None,
+        Option("--confirm", metavar="NAME", help="With --allow-unsafe and no terminal: the name to type."),
+    ] = None
+    session: LoadSessionWords = LoadSessionWords()
+    detach: options.Detach = False
+    connection: ConnectionOptions = ConnectionOptions()

@@ -1,37 +1,28 @@
-"""`pgtop-tune bench`: data sets made, profiles listed, loads measured."""
+"""`pgtop-tune bench`: data sets, load profiles, and measured loads."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from typing import Annotated, Final
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, ClassVar, Final
 
-import typer
+from msgspec import Struct
+from typer import Argument, Option
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.bench.request import InitRequest, RunRequest
-from pgtop_tune.cli.connecting import ConnectionOptions
-from pgtop_tune.cli.options import Format, register
+from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords
+from pgtop_tune.cli.options import Format, SessionWords, TableFormat, load_option
+from pgtop_tune.model.bench import LoadSpec
+
+_measuring_option: Final = partial(Option, rich_help_panel="Measuring")
+_pgbench_option: Final = partial(Option, rich_help_panel="pgbench's tables")
+_bus_option: Final = partial(Option, rich_help_panel="The bus company's tables")
+DEFAULT_HOUSEKEEPING: Final = "truncate-history,vacuum,checkpoint,quiet"
 
 
-def init(request: InitRequest) -> None:
-    """Create the tables for a load, and report the seconds of each step.
-
-    Recognises an existing data set, and replaces it only on request: type the database's name on a terminal, or pass
-    --force. Checks disk space first. Ctrl-C stops the creation, on the server too; to resume a bus data set after an
-    interruption, run the same command again.
-
-    Examples: pgtop-tune bench init -s 100 -d bench  ·  pgtop-tune bench init -s 5 -I dtGvpf -d bench  ·
-    pgtop-tune bench init --dataset bus --size 0.6GB -d bench
-    """
-    request.check()
-    from pgtop_tune.cli.commands.bench.making import make_data_set
-
-    make_data_set(request)
-
-
-def run(request: RunRequest) -> None:
+class RunRequest(Struct, frozen=True):
     """Run loads and report the results, with every reason to doubt them.
 
     pgbench runs with -n, after housekeeping before each run. Meanwhile pgtop-tune watches the server and names each
@@ -45,64 +36,225 @@ def run(request: RunRequest) -> None:
     pgtop-tune bench run --configuration now: --configuration 'big: work_mem=64MB jit=off' --repeat 4 -T 60 -d bench  ·
     pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench
     """
-    if request.seconds is not None and request.transactions is not None:
-        raise UsageProblem("-T and -t contradict each other", "pass one of them")
-    if request.profile and request.scripts:
-        raise UsageProblem("--profile and -f contradict each other", "pass one of them")
-    from pgtop_tune.cli.commands.bench.measuring import measure, typed_scripts
 
-    with typed_scripts(request.scripts or ()) as scripts:
-        sys.exit(asyncio.run(measure(request, scripts)))
+    LEFT_OUT: ClassVar = frozenset({"again"})
+
+    profile: Annotated[
+        list[str] | None,
+        load_option("--profile", metavar="NAME", help="Load profile (tpcb-like); several run one after the other."),
+    ] = None
+    scripts: Annotated[
+        list[str] | None,
+        load_option(
+            "-f",
+            "--file",
+            metavar="FILE[@WEIGHT]",
+            help="Script in place of a profile's; - is standard input. Repeatable.",
+        ),
+    ] = None
+    clients: options.Clients = None
+    threads: options.Threads = 0
+    seconds: Annotated[int | None, load_option("-T", "--time", min=1, help="Seconds (60).")] = None
+    transactions: Annotated[int | None, load_option("-t", "--transactions", min=1, help="Per client, without -T.")] = (
+        None
+    )
+    rate: options.Rate = None
+    latency_limit: Annotated[float | None, load_option("-L", "--latency-limit", help="Milliseconds.")] = None
+    protocol: options.ProtocolChoice = None
+    max_tries: Annotated[int | None, load_option("--max-tries", min=0, help="0 is no limit (pgbench 15+).")] = None
+    continue_on_error: Annotated[
+        bool,
+        load_option(
+            "--continue-on-error", help="Count a transaction that any error ends as failed, and go on (pgbench 19+)."
+        ),
+    ] = False
+    connect: Annotated[bool, load_option("-C", "--connect", help="Open a connection per transaction.")] = False
+    seed: Annotated[int | None, load_option("--seed", min=0, help="Seed of random numbers.")] = None
+    per_statement: Annotated[
+        bool, load_option("-r", "--report-per-command", help="Report the latency of each statement.")
+    ] = False
+    variables: Annotated[
+        list[str] | None,
+        load_option("-D", "--define", metavar="NAME=VALUE", help="Variable for the scripts; repeatable."),
+    ] = None
+    allow_shell: Annotated[bool, load_option("--allow-shell", help="Allow scripts to start programs (\\shell).")] = (
+        False
+    )
+    steps: Annotated[
+        str | None,
+        _measuring_option(
+            "--steps", metavar="AXIS=LIST", help="One run per step: clients=1,2,4,8 or rate=100,200; names the knee."
+        ),
+    ] = None
+    repeat: Annotated[
+        int | None,
+        _measuring_option(
+            "--repeat", metavar="N", help="Run each cell N times, there and back (A B B A); tells how runs differ."
+        ),
+    ] = None
+    until: Annotated[
+        str | None,
+        _measuring_option(
+            "--until", metavar="'±2 %'", help="Repeat until the 98 % interval of each cell's mean is so narrow."
+        ),
+    ] = None
+    at_most: Annotated[
+        int | None, _measuring_option("--at-most", metavar="N", show_default="12", help="Limit of --until, per cell.")
+    ] = None
+    endpoint: Annotated[
+        list[str] | None,
+        _measuring_option(
+            "--endpoint",
+            metavar="NAME=HOST:PORT/DB",
+            help="Target of the load instead of the watched server; repeatable.",
+        ),
+    ] = None
+    configuration: Annotated[
+        list[str] | None,
+        _measuring_option(
+            "--configuration",
+            metavar="'NAME: PARAMETER=VALUE …'",
+            help="Run each cell under these values, too, and put back what was; repeatable. 'now:' is none.",
+        ),
+    ] = None
+    housekeeping: Annotated[
+        str, _measuring_option("--housekeeping", metavar="LIST", help="Steps before each run, in this order; or none.")
+    ] = DEFAULT_HOUSEKEEPING
+    warm_up: Annotated[
+        int, _measuring_option("--warmup", min=0, help="Seconds of the load before the run, discarded.")
+    ] = 0
+    format: Annotated[TableFormat, _measuring_option("--format", help="Format of the results on stdout.")] = (
+        TableFormat.TEXT
+    )
+    output: Annotated[
+        Path | None,
+        _measuring_option("--out", metavar="DIR", help="Directory for each run's record, stdout and stderr."),
+    ] = None
+    quiet: Annotated[bool, _measuring_option("-q", "--quiet", help="No line per second on stderr.")] = False
+    profiles: options.ProfilesDirectory = None
+    record: options.Record = None
+    no_query_text: options.NoQueryText = False
+    session: SessionWords = SessionWords()
+    interval: options.Interval = 1.0
+    connection: ConnectionWords = ConnectionWords()
+    again: tuple[LoadSpec, ...] = ()
+    """Runs of an earlier measurement, repeated in place of profiles and steps; without results on stdout."""
 
 
-def list_profiles(
-    profiles: options.ProfilesDirectory = None,
-    format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
-) -> None:
+class Dataset(StrEnum):
+    """Data sets that `bench init` creates."""
+
+    PGBENCH = "pgbench"
+    BUS = "bus"
+
+
+class InitRequest(Struct, frozen=True):
+    """Create the tables for a load, and report the seconds of each step.
+
+    Recognises an existing data set, and replaces it only on request: type the database's name on a terminal, or pass
+    --force. Checks disk space first. Ctrl-C stops the creation, on the server too; to resume a bus data set after an
+    interruption, run the same command again.
+
+    Examples: pgtop-tune bench init -s 100 -d bench  ·  pgtop-tune bench init -s 5 -I dtGvpf -d bench  ·
+    pgtop-tune bench init --dataset bus --size 0.6GB -d bench
+    """
+
+    dataset: Annotated[Dataset, Option("--dataset", help="Data set to create.")] = Dataset.PGBENCH
+    foreign_keys: Annotated[bool, Option("--foreign-keys", help="Create foreign keys, too.")] = False
+    unlogged: Annotated[bool, Option("--unlogged", help="Tables without WAL: faster, but not representative.")] = False
+    force: Annotated[bool, Option("--force", help="Replace an existing data set without asking.")] = False
+    skip_space_check: Annotated[bool, Option("--skip-space-check", help="Start even if the disk looks too small.")] = (
+        False
+    )
+    format: Annotated[TableFormat, Option("--format", help="Format of the table of seconds per step.")] = (
+        TableFormat.TEXT
+    )
+    scale: Annotated[
+        int | None, _pgbench_option("-s", "--scale", show_default="1", help="100,000 accounts and 16 MB each.")
+    ] = None
+    steps: Annotated[
+        str,
+        _pgbench_option(
+            "-I",
+            "--init-steps",
+            metavar="STEPS",
+            show_default="dtgvp",
+            help="d drop, t create, g rows sent by pgbench, G rows made by the server, v vacuum, p primary keys, f "
+            "foreign keys.",
+        ),
+    ] = ""
+    fillfactor: Annotated[int | None, _pgbench_option("-F", "--fillfactor", help="10 to 100.")] = None
+    partitions: Annotated[int | None, _pgbench_option("--partitions", help="Of pgbench_accounts.")] = None
+    partition_method: Annotated[str, _pgbench_option("--partition-method", help="range (as usual) or hash.")] = ""
+    tablespace: Annotated[str, _pgbench_option("--tablespace", help="Of the tables.")] = ""
+    index_tablespace: Annotated[str, _pgbench_option("--index-tablespace", help="Of the indexes.")] = ""
+    pgbench: options.Pgbench = None
+    size: Annotated[
+        str,
+        _bus_option(
+            "--size",
+            metavar="TICKETS|BYTES",
+            show_default="6M",
+            help="Tickets, as 600000 or 6M, or disk space, as 0.6GB.",
+        ),
+    ] = ""
+    seed: Annotated[
+        int | None, _bus_option("--seed", show_default="1", help="The same seed makes the same tables.")
+    ] = None
+    jobs: Annotated[
+        int | None,
+        _bus_option("--jobs", show_default="cores, at most 4", help="Parallel sessions that create tickets."),
+    ] = None
+    connection: ConnectionWords = ConnectionWords()
+
+    def check(self) -> None:
+        """Refuses an option of the other data set, which would count for nothing.
+
+        Raises:
+            UsageProblem: Names it.
+        """
+        for dataset, rows in _ONLY_FOR.items():
+            for name, option in rows.items():
+                if dataset is not self.dataset and getattr(self, name) not in (None, ""):
+                    raise UsageProblem(f"{option} is for --dataset {dataset}", "leave one of the two out")
+
+
+_ONLY_FOR: Final = {
+    Dataset.PGBENCH: {
+        "scale": "-s",
+        "steps": "-I",
+        "fillfactor": "--fillfactor",
+        "partitions": "--partitions",
+        "partition_method": "--partition-method",
+        "tablespace": "--tablespace",
+        "index_tablespace": "--index-tablespace",
+        "pgbench": "--pgbench",
+    },
+    Dataset.BUS: {"size": "--size", "seed": "--seed", "jobs": "--jobs"},
+}
+"""Options of one data set only."""
+
+
+class ProfilesRequest(Struct, frozen=True):
     """Show the load profiles: the built-in ones, yours in ~/.config/pgtop-tune/profiles, and those of --profiles.
 
     Examples: pgtop-tune bench list  ·  pgtop-tune bench list --profiles ./loads --format json
     """
-    from pgtop_tune.cli.commands.bench.profiles import say_profiles
 
-    say_profiles(profiles, format)
+    profiles: options.ProfilesDirectory = None
+    format: Annotated[Format, Option("--format", help="text, or one JSON array.")] = Format.TEXT
 
 
-def show(
-    *,
-    name: Annotated[str, typer.Argument(metavar="PROFILE", help="Name of the profile, from `bench list`.")],
-    profiles: options.ProfilesDirectory = None,
-    format: Annotated[Format, typer.Option("--format", help="text, or one JSON object.")] = Format.TEXT,
-    pgbench: options.Pgbench = None,
-    words: ConnectionOptions,
-) -> None:
+class ProfileRequest(Struct, frozen=True):
     """Show a profile: scripts with weight, text and hash, and the exact pgbench line.
 
     With a database (-d), fills in the numbers that scripts take from its data set; runs nothing.
 
     Examples: pgtop-tune bench show tpcb-like  ·  pgtop-tune bench show ticket-read -d bench --format json
     """
-    from pgtop_tune.cli.commands.bench.profiles import say_profile
 
-    say_profile(name, profiles, format, pgbench, words)
-
-
-bench: Final = typer.Typer(
-    help="Prepare and run pgbench loads.",
-    epilog=(
-        "Examples:  pgtop-tune bench init -s 100 -d bench  ·  pgtop-tune bench run -c 8 -T 60 -d bench  ·  "
-        "pgtop-tune bench list  ·  pgtop-tune bench show ticket-read"
-    ),
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help"]},
-)
-
-COMMANDS: Final = (
-    ("init", init),
-    ("run", run),
-    ("list", list_profiles),
-    ("show", show),
-)
-for _name, _command in COMMANDS:
-    register(bench, _name, _command)
+    name: Annotated[str, Argument(metavar="PROFILE", help="Name of the profile, from `bench list`.")]
+    profiles: options.ProfilesDirectory = None
+    format: Annotated[Format, Option("--format", help="text, or one JSON object.")] = Format.TEXT
+    pgbench: options.Pgbench = None
+    connection: ConnectionOptions = ConnectionOptions()

@@ -1,13 +1,13 @@
-"""The profiles there are, and what one runs, to the letter."""
+"""`bench list` and `bench show`: the profiles, and the exact scripts and command of one."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from pgtop_tune.base.tables import Table
 from pgtop_tune.bench.argv import run_argv, shell_quoted
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
@@ -21,9 +21,10 @@ from pgtop_tune.bench.profiles import (
     read_script,
     with_variables,
 )
-from pgtop_tune.cli.connecting import ConnectionWords, opened, resolve_words
+from pgtop_tune.cli.commands.bench import ProfileRequest, ProfilesRequest
+from pgtop_tune.cli.connections import ConnectionWords, opened, resolve_words
 from pgtop_tune.cli.options import Format
-from pgtop_tune.cli.output import say, tell, write_for_programs
+from pgtop_tune.cli.output import say, say_json, say_table, tell
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.model.bench import LoadSpec
 
@@ -37,45 +38,37 @@ def _loaded(directory: Path | None) -> Profiles:
     return loaded
 
 
-def say_profile(
-    name: str, directory: Path | None, format: Format, pgbench: Path | None, words: ConnectionWords
-) -> None:
+def say_profile(request: ProfileRequest) -> None:
     """Print a profile with its scripts and the command that runs it.
-
-    Args:
-        directory: Of further profiles.
-        words: Without a database, places of numbers are shown in their stead.
 
     Raises:
         LoadProblem: There is no such profile, a script is refused, or there is no pgbench.
     """
-    profile = _loaded(directory).get(name)
-    found = find_pgbench(pgbench)
-    told = _told(profile, found, words)
-    if format is Format.JSON:
-        write_for_programs()
-        say(json.dumps(told, ensure_ascii=False, indent=2))
+    profile = _loaded(request.profiles).get(request.name)
+    pgbench = find_pgbench(request.pgbench)
+    row = _profile_json(profile, pgbench, request.connection)
+    if request.format is Format.JSON:
+        say_json(row)
         return
     say(f"{profile.name}: {profile.title}")
     say(profile.description)
     say(f"data set {profile.dataset or 'none'} · {profile.clients()} clients · protocol {profile.protocol}")
-    say(f"command  {told['command']}")
-    for script in told["scripts"]:
+    say(f"command  {row['command']}")
+    for script in row["scripts"]:
         digest = f"  sha256 {script['sha256']}" if script["sha256"] else ""
         say(f"\n{script['name']}  weight {script['weight']}{digest}")
         for line in script["text"].rstrip("\n").split("\n"):
             say(f"    {line}")
 
 
-def _told(profile: Profile, pgbench: Pgbench, words: ConnectionWords) -> dict[str, Any]:
-    conninfo = resolve_words(words)
-    if words.database and profile.from_dataset:
-        found = asyncio.run(_found(words, profile.dataset))
-    else:
-        # Nobody named a database: the place of the number is shown in its stead.
-        found = {each: each.upper() for each in profile.from_dataset}
+def _profile_json(profile: Profile, pgbench: Pgbench, connection: ConnectionWords) -> dict[str, Any]:
+    conninfo = resolve_words(connection)
+    # Without a database, names in capitals stand for the numbers of its data set.
+    variables = {name: name.upper() for name in profile.from_dataset}
+    if connection.database and profile.from_dataset:
+        variables = asyncio.run(_dataset_variables(connection, profile.dataset))
     spec = LoadSpec(profile=profile.name, clients=profile.clients(), protocol=profile.protocol)
-    spec = with_variables(spec, profile, found)
+    spec = with_variables(spec, profile, variables)
     argv = run_argv(spec, profile, pgbench, endpoint_of(conninfo), unused_name(base_directory()))
     return {
         "name": profile.name,
@@ -91,24 +84,24 @@ def _told(profile: Profile, pgbench: Pgbench, words: ConnectionWords) -> dict[st
     }
 
 
-async def _found(words: ConnectionWords, dataset: str) -> dict[str, str]:
-    async with opened(words) as (sql_session, _):
+async def _dataset_variables(connection: ConnectionWords, dataset: str) -> dict[str, str]:
+    async with opened(connection) as (sql_session, _):
         return await found_variables(sql_session, dataset)
 
 
 def _scripts(profile: Profile, pgbench: Pgbench) -> list[dict[str, Any]]:
     if profile.builtin:
         return [{"name": profile.builtin, "weight": 1, "sha256": None, "text": _builtin(profile.builtin, pgbench)}]
-    shown = []
+    scripts = []
     for script in profile.scripts:
         read = read_script(script.file)
         check_script(read, allow_shell=profile.allow_shell)
-        shown.append({"name": str(read.file), "weight": script.weight, "sha256": read.sha256, "text": read.text})
-    return shown
+        scripts.append({"name": str(read.file), "weight": script.weight, "sha256": read.sha256, "text": read.text})
+    return scripts
 
 
 def _builtin(name: str, pgbench: Pgbench) -> str:
-    """The text of a script that is part of pgbench, as it shows it."""
+    """Return the text of a built-in script of pgbench."""
     answer = subprocess.run(
         [str(pgbench.path), f"--show-script={name}"],
         capture_output=True,
@@ -122,34 +115,28 @@ def _builtin(name: str, pgbench: Pgbench) -> str:
     return (answer.stdout + answer.stderr).strip()
 
 
-def say_profiles(directory: Path | None, format: Format) -> None:
+def say_profiles(request: ProfilesRequest) -> None:
     """Print a line for each profile, or all of them as a JSON array."""
-    rows: list[dict[str, Any]] = [
-        {
-            "name": each.name,
-            "title": each.title,
-            "dataset": each.dataset or None,
-            "clients": each.clients(),
-            "protocol": each.protocol,
-            "scripts": [{"file": str(script.file), "weight": script.weight} for script in each.scripts],
-            "builtin": each.builtin or None,
-            "description": each.description,
-        }
-        for each in _loaded(directory).by_name.values()
-    ]
-    if format is Format.JSON:
-        write_for_programs()
-        say(json.dumps(rows, ensure_ascii=False, indent=2))
+    profiles = _loaded(request.profiles).by_name.values()
+    if request.format is Format.JSON:
+        say_json(
+            [
+                {
+                    "name": profile.name,
+                    "title": profile.title,
+                    "dataset": profile.dataset or None,
+                    "clients": profile.clients(),
+                    "protocol": profile.protocol,
+                    "scripts": [{"file": str(script.file), "weight": script.weight} for script in profile.scripts],
+                    "builtin": profile.builtin or None,
+                    "description": profile.description,
+                }
+                for profile in profiles
+            ]
+        )
         return
-    head: dict[str, Any] = {
-        "name": "profile",
-        "dataset": "data set",
-        "clients": "clients",
-        "description": "what it does",
-    }
-    shown = [head, *({name: row[name] or "-" for name in head} for row in rows)]
-    widths = [max(len(str(row[name])) for row in shown) for name in ("name", "dataset", "clients")]
-    for row in shown:
-        name, dataset, clients = (str(row[each]) for each in ("name", "dataset", "clients"))
-        cells = f"{name:<{widths[0]}}  {dataset:<{widths[1]}}  {clients:>{widths[2]}}"
-        say(f"{cells}  {row['description']}")
+    rows = (
+        (profile.name, profile.dataset or "-", str(profile.clients()), profile.description or "-")
+        for profile in profiles
+    )
+    say_table(Table(("profile", "data set", "clients", "what it does"), tuple(rows), frozenset({2})))

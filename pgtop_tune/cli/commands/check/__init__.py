@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-import sys
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
 
-from pgtop_tune.cli.commands.check.request import CheckRequest
+from msgspec import Struct
+from typer import Option
+
+from pgtop_tune.cli import options
+from pgtop_tune.cli.connections import ConnectionWords
+from pgtop_tune.host.source_names import HostSource
+
+_choice_option: Final = partial(Option, rich_help_panel="Which checks")
+_servers_option: Final = partial(Option, rich_help_panel="Several servers")
 
 
-def check(request: CheckRequest) -> None:
+class FailOn(StrEnum):
+    """Lowest severity that makes the exit status 1."""
+
+    INFO = "info"
+    WARNING = "warning"
+    HIGH = "high"
+    CRITICAL = "critical"
+    NEVER = "never"
+
+
+class ReportFormat(StrEnum):
+    """Format of the report."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    SCRIPT = "script"
+    HTML = "html"
+    OPENMETRICS = "openmetrics"
+
+
+class CheckRequest(Struct, frozen=True):
     """Check a server and its machine before production: risks, their fixes, and how to undo each fix.
 
     Changes nothing; only --measure writes, into an unlinked file and a few bytes of WAL. A check without its input is
@@ -21,6 +53,109 @@ def check(request: CheckRequest) -> None:
     pgtop-tune check --services 'prod-*' --format json  ·
     pgtop-tune check --host-memory 64GB --host-cpus 16 --disk network -h db1 bench
     """
-    from pgtop_tune.cli.commands.check.checking import run_check
 
-    sys.exit(run_check(request))
+    select: Annotated[
+        list[str] | None,
+        _choice_option(
+            "--select",
+            metavar="CHECK",
+            help="Only these: an id (MEM-01), a prefix of ids (MEM) or a group (memory), separated by commas.",
+        ),
+    ] = None
+    ignore: Annotated[list[str] | None, _choice_option("--ignore", metavar="CHECK", help="Not these; as --select.")] = (
+        None
+    )
+    threshold: Annotated[
+        list[str] | None,
+        _choice_option(
+            "--threshold",
+            metavar="ID=VALUE",
+            help="Change a limit: MEM-01=95, SLOT-01=2GB, TXN-02=10min, or by name MEM-01.high=120; separated by "
+            "commas.",
+        ),
+    ] = None
+    config: Annotated[
+        Path | None,
+        _choice_option(
+            "--config",
+            metavar="FILE",
+            help="Configuration of the project (default: pgtop-tune.toml in this directory).",
+        ),
+    ] = None
+    against: Annotated[
+        Path | None,
+        Option(
+            "--against",
+            metavar="FILE",
+            help="An earlier report (--format json): show only new findings. Or a recording to check.",
+        ),
+    ] = None
+    measure: Annotated[
+        bool,
+        Option(
+            "--measure",
+            help="Measure flushes of the WAL device, commits, round trips, clock and memory, up to 20 s; writes a "
+            "little, and asks first on a busy server.",
+        ),
+    ] = False
+    watch: Annotated[
+        str,
+        Option(
+            "--watch",
+            metavar="TIME",
+            help="Look again every half minute for so long (10m): finds what only load shows. Ctrl-C ends it.",
+        ),
+    ] = ""
+    yes: Annotated[bool, Option("--yes", help="Measure a busy server without asking.")] = False
+    fail_on: Annotated[
+        FailOn | None, Option("--fail-on", help="Exit with 1 for findings at or above this severity (warning).")
+    ] = None
+    strict: Annotated[bool, Option("--strict", help="Exit with 1 for unknown checks, too.")] = False
+    format: Annotated[
+        ReportFormat,
+        Option("--format", help="Output format; html: for signatures; script: the fixes as a shell script."),
+    ] = ReportFormat.TEXT
+    output: Annotated[
+        Path | None, Option("-o", "--output", metavar="FILE", help="Write the report into a file; never over one.")
+    ] = None
+    force: Annotated[bool, Option("--force", help="Replace the file of -o.")] = False
+    host_source: options.HostSourceChoice = HostSource.AUTO
+    pooler: options.Poolers = None
+    services: Annotated[
+        list[str] | None,
+        _servers_option(
+            "--services",
+            metavar="PATTERN",
+            help="Check every service of the service file that matches ('prod-*'), a few at a time; repeatable.",
+        ),
+    ] = None
+    service_file: Annotated[
+        Path | None,
+        _servers_option(
+            "--service-file", metavar="FILE", help="The service file (default: PGSERVICEFILE, else ~/.pg_service.conf)."
+        ),
+    ] = None
+    servers: Annotated[
+        Path | None,
+        _servers_option(
+            "--servers", metavar="FILE", help="Check every server of a file: one URI or connection string per line."
+        ),
+    ] = None
+    host_memory: Annotated[
+        str,
+        options.machine_option(
+            "--host-memory",
+            metavar="SIZE",
+            help="Memory of the server's machine (64GB), where it cannot be seen; with --host-cpus.",
+        ),
+    ] = ""
+    host_cpus: Annotated[
+        int | None, options.machine_option("--host-cpus", min=1, help="CPUs of the server's machine.")
+    ] = None
+    disk: options.Disk = None
+    profile: options.Profile = None
+    list_: Annotated[bool, _choice_option("--list", help="List the checks and their limits; checks nothing.")] = False
+    verbose: Annotated[
+        bool, Option("-v", "--verbose", help="Reason, evidence, fix, undo; unknown and passed checks.")
+    ] = False
+    connection: ConnectionWords = ConnectionWords()

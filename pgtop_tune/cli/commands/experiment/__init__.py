@@ -2,42 +2,99 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
-import typer
+from msgspec import Struct
+from typer import Argument, Option
 
-from pgtop_tune.cli.commands.experiment.request import (
-    DetachedName,
-    Experiment,
-    NoiseRequest,
-    PlanArgument,
-    PlanCheckRequest,
-    PlanResumeRequest,
-    PlanRunRequest,
-)
-from pgtop_tune.cli.options import register
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.cli import options
+from pgtop_tune.cli.commands.bench import DEFAULT_HOUSEKEEPING
+from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords
+from pgtop_tune.cli.options import LoadSessionWords, ProfilesDirectory, TableFormat
 
+_measuring_option: Final = partial(Option, rich_help_panel="Measuring")
+_overrides_option: Final = partial(Option, rich_help_panel="In place of what the plan says")
 
-def noise(request: NoiseRequest) -> None:
-    """Measure the noise of a load with nothing changed (A/A), and tell which difference can be seen in which time.
-
-    One continuous load gives the noise of neighbouring blocks, autocorrelation, and the cost of checkpoints; separate
-    runs give the deviation between runs. Kept with its date, and used by later comparisons, repeats and experiments
-    on this machine and load.
-
-    Examples: pgtop-tune experiment noise -d bench  ·
-    pgtop-tune experiment noise --profile select-only -c 16 --for 20m -d bench  ·
-    pgtop-tune experiment noise --for 5m --runs 0 --format json -d bench
-    """
-    from pgtop_tune.cli.commands.experiment.noise_floor import measure_noise
-
-    sys.exit(asyncio.run(measure_noise(request)))
+PlanArgument = Annotated[str, Argument(metavar="PLAN", help="A TOML file, or P1, P4 or P5, which are shipped.")]
+ExperimentArgument = Annotated[
+    str, Argument(metavar="EXPERIMENT", help="Its id, or its plan (the name, or the file): the last one of that name.")
+]
+AllowUnsafe = Annotated[
+    bool, Option("--allow-unsafe", help="Allow configurations that can lose data or lock out, as fsync = off.")
+]
 
 
-def check(plan: PlanArgument, *, request: PlanCheckRequest) -> None:
+WorkersAddress = Annotated[
+    str,
+    Option(
+        "--workers",
+        metavar="ADDRESS",
+        help="Scheduler of Dask distributed (the extra dask) with one worker beside each of several servers alike.",
+    ),
+]
+
+
+def check_for_workers(connection: ConnectionOptions) -> None:
+    """Raise UsageProblem where a server is named: each worker names its own."""
+    if connection.host or connection.port or connection.user or connection.database:
+        raise UsageProblem("with --workers the environment of each worker names its server", "leave -d, -h, -p, -U out")
+
+
+class PlanOverrides(Struct, frozen=True):
+    """Options that replace what a plan says."""
+
+    scale: Annotated[list[str] | None, _overrides_option("-s", "--scale", metavar="N", help="Scale; repeatable.")] = (
+        None
+    )
+    time: Annotated[str, _overrides_option("-T", "--time", help="Length of a run: 10s.")] = ""
+    clients: Annotated[list[str] | None, _overrides_option("-c", "--clients", metavar="N", help="Repeatable.")] = None
+    repeats: Annotated[int | None, _overrides_option("--repeats", min=1, max=100)] = None
+    seed: Annotated[int | None, _overrides_option("--seed", min=0, help="Seed of the order.")] = None
+    endpoint: Annotated[
+        list[str] | None,
+        _overrides_option(
+            "--endpoint", metavar="NAME=HOST:PORT/DB", help="Address of an endpoint of the plan; repeatable."
+        ),
+    ] = None
+
+
+class SessionOptions(Struct, frozen=True):
+    """Options of the session that makes the runs."""
+
+    profiles: ProfilesDirectory = None
+    pgbench: options.Pgbench = None
+    disk_cap: options.DiskCaps = None
+    pooler: options.Poolers = None
+    confirm: Annotated[
+        list[str] | None,
+        Option(
+            "--confirm",
+            metavar="NAME",
+            help="Allow the plan's values of this parameter to run code, as archive_command; repeatable.",
+        ),
+    ] = None
+
+
+class PlanRequest(Struct, frozen=True):
+    """A plan to be checked, run or continued."""
+
+    plan_hash: Annotated[str, Option("--plan-hash", metavar="HASH", help="Run only what was reviewed.")] = ""
+    allow_unsafe: AllowUnsafe = False
+    abandon: Annotated[bool, Option("--abandon", help="Revert what is left of it, drop its database, and end it.")] = (
+        False
+    )
+    yes: Annotated[bool, Option("--yes", help="Do not ask before restarts that end sessions of others.")] = False
+    detach: options.Detach = False
+    workers: WorkersAddress = ""
+    overrides: PlanOverrides = PlanOverrides()
+    session: SessionOptions = SessionOptions()
+    connection: ConnectionOptions = ConnectionOptions()
+
+
+class PlanCheckRequest(PlanRequest, frozen=True, kw_only=True):
     """Check a plan against a server, and print its cells in order, the time and the disk they take, and the end.
 
     A plan that does not fit is refused with the arithmetic. A configuration that this machine cannot have stays in the
@@ -45,24 +102,22 @@ def check(plan: PlanArgument, *, request: PlanCheckRequest) -> None:
 
     Examples: pgtop-tune experiment check P1 -d bench  ·  pgtop-tune experiment check mine.toml --scale 100 -d bench
     """
-    from pgtop_tune.cli.commands.experiment.plans import check_plan
 
-    check_plan(plan, request)
+    LEFT_OUT: ClassVar = frozenset({"plan_hash", "abandon", "yes", "detach", "workers"})
+
+    plan: PlanArgument
 
 
-def plan(plan: PlanArgument, *, request: PlanCheckRequest) -> None:
+class PlanReviewRequest(PlanCheckRequest, frozen=True):
     """Check a plan and print the hash of everything that decides what will run.
 
     `run --plan-hash HASH` runs exactly that, or refuses and names what has changed.
 
     Example: pgtop-tune experiment plan P1 --scale 100 -d bench
     """
-    from pgtop_tune.cli.commands.experiment.plans import review_plan
-
-    review_plan(plan, request)
 
 
-def run(plan: PlanArgument, *, request: PlanRunRequest) -> None:
+class PlanRunRequest(PlanRequest, frozen=True, kw_only=True):
     """Run a plan from the first cell to the last, and put everything back.
 
     Changes are pending confirmation throughout: after a kill the revert watchdog reverts them, and `resume` continues
@@ -74,112 +129,100 @@ def run(plan: PlanArgument, *, request: PlanRunRequest) -> None:
     pgtop-tune experiment run P5 --endpoint PgBouncer=:6432/bench -d bench  ·
     pgtop-tune experiment run P1 --workers tcp://scheduler:8786
     """
-    if request.detach:
-        from pgtop_tune.cli.detached import start_detached
 
-        sys.exit(start_detached(["experiment", "run"]))
-    if request.workers:
-        from pgtop_tune.cli.commands.experiment.workers import run_on_workers
+    LEFT_OUT: ClassVar = frozenset({"abandon"})
 
-        sys.exit(run_on_workers(plan, request))
-    from pgtop_tune.cli.commands.experiment.running import run_plan
-
-    sys.exit(run_plan(plan, request))
+    plan: PlanArgument
 
 
-def resume(experiment: Experiment, *, request: PlanResumeRequest) -> None:
+class PlanResumeRequest(PlanRequest, frozen=True, kw_only=True):
     """Continue an experiment that was stopped or killed, in the same order.
 
     Examples: pgtop-tune experiment resume P1 -d bench  ·  pgtop-tune experiment resume P1 --abandon -d bench
     """
-    if request.detach:
-        from pgtop_tune.cli.detached import start_detached
 
-        sys.exit(start_detached(["experiment", "resume"]))
-    if request.workers:
-        from pgtop_tune.cli.commands.experiment.workers import resume_on_workers
+    LEFT_OUT: ClassVar = frozenset({"plan_hash", "yes", "overrides"})
 
-        sys.exit(resume_on_workers(experiment, request))
-    from pgtop_tune.cli.commands.experiment.running import resume_experiment
-
-    sys.exit(resume_experiment(experiment, request))
+    experiment: ExperimentArgument
 
 
-def status(
-    experiment: Annotated[
-        str,
-        typer.Argument(metavar="[EXPERIMENT]", help="Its id, or its plan (the name, or the file)."),
-    ] = "",
-) -> None:
+class StatusRequest(Struct, frozen=True):
     """Show what an experiment has done, what runs, and the time left; without a name, list all experiments.
 
     Examples: pgtop-tune experiment status  ·  pgtop-tune experiment status P1
     """
-    from pgtop_tune.cli.commands.experiment.results import show_status
 
-    show_status(experiment)
+    experiment: Annotated[
+        str, Argument(metavar="[EXPERIMENT]", help="Its id, or its plan (the name, or the file).")
+    ] = ""
 
 
-def report(
-    experiment: Experiment,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="FILE.html or FILE.md; without, Markdown."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-) -> None:
+class ExperimentReportRequest(Struct, frozen=True):
     """Write the report of an experiment, also while it runs: tables, verdicts against the baseline, charts.
 
     Examples: pgtop-tune experiment report P1  ·  pgtop-tune experiment report P1 -o p1.html
     """
-    from pgtop_tune.cli.commands.experiment.results import write_report
 
-    write_report(experiment, output, force=force)
+    experiment: ExperimentArgument
+    output: Annotated[
+        Path | None, Option("-o", "--output", metavar="FILE", help="FILE.html or FILE.md; without, Markdown.")
+    ] = None
+    force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False
 
 
-def attach(name: DetachedName = "") -> None:
+class AttachRequest(Struct, frozen=True):
     """Follow a run that was started with --detach; Ctrl-C leaves it running.
 
     Examples: pgtop-tune experiment attach  ·  pgtop-tune ab random_page_cost=4,1.1 --detach -d bench
     """
-    from pgtop_tune.cli.detached import attach as follow
 
-    sys.exit(follow(name))
+    name: Annotated[str, Argument(metavar="[NAME]", help="Its name; without, the newest that runs.")] = ""
 
 
-def stop(name: DetachedName = "") -> None:
+class StopRequest(AttachRequest, frozen=True):
     """Stop a run that was started with --detach, as Ctrl-C does: it puts everything back first.
 
     Example: pgtop-tune experiment stop
     """
-    from pgtop_tune.cli.detached import stop as interrupt
-
-    sys.exit(interrupt(name))
 
 
-experiment: Final = typer.Typer(
-    help="Run experiments: the noise of this machine, and plans of configurations, loads, sizes and endpoints.",
-    epilog=(
-        "Examples:  pgtop-tune experiment noise --profile tpcb-like -c 16 --for 10m -d bench  ·  "
-        "pgtop-tune experiment check P1 -d bench  ·  pgtop-tune experiment run P1 --scale 5 --time 10s  ·  "
-        "pgtop-tune experiment status  ·  pgtop-tune experiment resume P1  ·  "
-        "pgtop-tune experiment report P1 -o p1.html"
-    ),
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help"]},
-)
+class NoiseRequest(Struct, frozen=True):
+    """Measure the noise of a load with nothing changed (A/A), and tell which difference can be seen in which time.
 
-COMMANDS: Final = (
-    ("noise", noise),
-    ("check", check),
-    ("plan", plan),
-    ("run", run),
-    ("resume", resume),
-    ("status", status),
-    ("report", report),
-    ("attach", attach),
-    ("stop", stop),
-)
-for _name, _command in COMMANDS:
-    register(experiment, _name, _command)
+    One continuous load gives the noise of neighbouring blocks, autocorrelation, and the cost of checkpoints; separate
+    runs give the deviation between runs. Kept with its date, and used by later comparisons, repeats and experiments
+    on this machine and load.
+
+    Examples: pgtop-tune experiment noise -d bench  ·
+    pgtop-tune experiment noise --profile select-only -c 16 --for 20m -d bench  ·
+    pgtop-tune experiment noise --for 5m --runs 0 --format json -d bench
+    """
+
+    profile: options.OneProfile = "tpcb-like"
+    load: options.LoadWords = options.LoadWords()
+    how_long: Annotated[
+        str,
+        _measuring_option(
+            "--for",
+            metavar="TIME",
+            help="Time of all loads together: half for one continuous load, half for separate runs.",
+        ),
+    ] = "10m"
+    runs: Annotated[
+        int | None,
+        _measuring_option(
+            "--runs", metavar="N", min=0, max=20, show_default="by the time", help="Separate runs; 0 for none."
+        ),
+    ] = None
+    housekeeping: Annotated[
+        str, _measuring_option("--housekeeping", metavar="LIST", help="Steps before each load; or none.")
+    ] = DEFAULT_HOUSEKEEPING
+    format: Annotated[TableFormat, _measuring_option("--format", help="Format of the result on stdout.")] = (
+        TableFormat.TEXT
+    )
+    quiet: Annotated[bool, _measuring_option("-q", "--quiet", help="No line per second on stderr.")] = False
+    profiles: options.ProfilesDirectory = None
+    record: options.Record = None
+    session: LoadSessionWords = LoadSessionWords()
+    interval: options.Interval = 1.0
+    connection: ConnectionWords = ConnectionWords()

@@ -1,11 +1,12 @@
-"""What `experiment noise` does: a continuous load and separate runs, recorded; the floor out of the recording."""
+"""`experiment noise`: a continuous load and separate runs, recorded, and the noise floor from the recording."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -19,9 +20,9 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table, as_markdown, as_text, escaped
 from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
-from pgtop_tune.cli.commands.bench.measuring import measure
-from pgtop_tune.cli.commands.bench.request import RunRequest
-from pgtop_tune.cli.commands.experiment.request import NoiseRequest
+from pgtop_tune.cli.commands.bench import RunRequest
+from pgtop_tune.cli.commands.bench.runs import measure
+from pgtop_tune.cli.commands.experiment import NoiseRequest
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.options import TableFormat
 from pgtop_tune.cli.output import say, tell, write_for_programs
@@ -46,22 +47,20 @@ from pgtop_tune.model.run_result import plain
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.runtime.window import seconds as seconds_of
 
-# The noise floor in words: what was measured, and what difference can be seen in which time.
-
 FORMAT: Final = "pgtop-tune-noise-floor/1"
 _FOREIGN_CPU_SHOWN: Final = 5.0
-"""Per cent of the CPU time from which on other programs are warned of."""
+"""Per cent of the CPU time of other programs that is worth a note."""
 _CLAIMS: Final = (PairedVerdict.BETTER, PairedVerdict.WORSE)
 
 
 class MeasuredNoise(Struct, frozen=True):
-    """What `experiment noise` found.
+    """The noise of a load.
 
     Attributes:
-        load: What it belongs to; None where the machine is not known.
+        load: None where the machine is unknown.
         cell: The separate runs; None without any.
         run_s: Length of a run.
-        not_kept: Why it is not kept, "" when it is.
+        not_kept: Reason why later comparisons do not use it; "" when they do.
     """
 
     load: LoadFingerprint | None
@@ -72,20 +71,20 @@ class MeasuredNoise(Struct, frozen=True):
 
     @property
     def visible(self) -> tuple[Visible, ...]:
-        """What it takes to see differences."""
+        """Return the time that it takes to see differences."""
         return visible(self.floor.kept, None if self.cell is None else self.cell.noise)
 
 
-def _measured(found: MeasuredNoise) -> Table:
-    floor, cell = found.floor.kept, found.cell
+def _measured(noise: MeasuredNoise) -> Table:
+    floor, cell = noise.floor.kept, noise.cell
     rows = []
     if cell is not None:
-        said = f"{cell.runs} runs of {found.run_s} s, mean {UNKNOWN if cell.tps is None else f'{cell.tps:.1f}'} tps"
-        rows.append(("between runs, sd", UNKNOWN if cell.sd is None else f"{100 * cell.sd:.1f} %", said))
+        runs = f"{cell.runs} runs of {noise.run_s} s, mean {UNKNOWN if cell.tps is None else f'{cell.tps:.1f}'} tps"
+        rows.append(("between runs, sd", UNKNOWN if cell.sd is None else f"{100 * cell.sd:.1f} %", runs))
     rows += [
-        ("of a pair of 10 s blocks, sd", f"{100 * floor.pair_sd:.1f} %", _pair_words(found.floor)),
+        ("of a pair of 10 s blocks, sd", f"{100 * floor.pair_sd:.1f} %", _pair_words(noise.floor)),
         ("autocorrelation time", f"{floor.autocorrelation_s:.1f} s", f"over {floor.seconds:.0f} s behind the warm-up"),
-        ("checkpoints", *_checkpoint_words(found.floor)),
+        ("checkpoints", *_checkpoint_words(noise.floor)),
         ("other programs", UNKNOWN if floor.foreign_cpu is None else f"{floor.foreign_cpu:.0f} %", "of the CPU time"),
     ]
     return Table(("noise", "", ""), tuple(rows), frozenset({1}))
@@ -108,34 +107,34 @@ def _checkpoint_words(floor: Floor) -> tuple[str, str]:
     return every, f"throughput {100 * depth:.1f} % lower while one writes"
 
 
-def _seen(found: MeasuredNoise) -> Table:
+def _visible(noise: MeasuredNoise) -> Table:
     rows = [
         (
-            f"{100 * each.share:g} %",
-            _pairs(each),
-            _runs(each, found) if found.cell is not None else UNKNOWN,
-            "yes" if each.before_after else "no",
+            f"{100 * difference.share:g} %",
+            _pairs(difference),
+            _runs(difference, noise) if noise.cell is not None else UNKNOWN,
+            "yes" if difference.before_after else "no",
         )
-        for each in found.visible
+        for difference in noise.visible
     ]
     heads = ("difference", "switchback", "separate runs", "before/after in 8 min")
     return Table(heads, tuple(rows), frozenset({0}))
 
 
-def _pairs(each: Visible) -> str:
-    if each.pairs is None:
+def _pairs(difference: Visible) -> str:
+    if difference.pairs is None:
         return f"more than {MOST_PAIRS} pairs, the most"
-    return f"{units.duration(each.pairs * PAIR_S)} ({each.pairs} pairs)"
+    return f"{units.duration(difference.pairs * PAIR_S)} ({difference.pairs} pairs)"
 
 
-def _runs(each: Visible, found: MeasuredNoise) -> str:
-    if each.runs is None:
+def _runs(difference: Visible, noise: MeasuredNoise) -> str:
+    if difference.runs is None:
         return "more than 100 a side"
-    return f"{units.duration(2 * each.runs * found.run_s)} ({each.runs} a side)"
+    return f"{units.duration(2 * difference.runs * noise.run_s)} ({difference.runs} a side)"
 
 
-def _notes(found: MeasuredNoise) -> list[str]:
-    floor = found.floor
+def _notes(noise: MeasuredNoise) -> list[str]:
+    floor = noise.floor
     notes = [f"before/after sees ±{100 * before_after_half(floor.kept.variance):.1f} % at its last look"]
     if floor.paired.pairs < FEWEST_PAIRS:
         notes.append(f"{floor.paired.pairs} pairs are few: their deviation is mostly assumed (2 %); measure longer")
@@ -146,75 +145,75 @@ def _notes(found: MeasuredNoise) -> list[str]:
     foreign = floor.kept.foreign_cpu
     if foreign is not None and foreign >= _FOREIGN_CPU_SHOWN:
         notes.append(f"other programs took {foreign:.0f} % of the CPU time: their noise is in these figures")
-    notes += [] if found.cell is None else found.cell.notes
-    kept = f"not kept: {found.not_kept}" if found.not_kept else "kept: later comparisons and repeats here use it"
-    return [one_line(note, 300) for note in (*notes, kept)]
+    notes += [] if noise.cell is None else noise.cell.notes
+    use = f"not kept: {noise.not_kept}" if noise.not_kept else "kept: later comparisons and repeats here use it"
+    return [one_line(note, 300) for note in (*notes, use)]
 
 
-def _heading(found: MeasuredNoise) -> str:
-    load = found.load
+def _heading(noise: MeasuredNoise) -> str:
+    load = noise.load
     return "noise floor" if load is None else one_line(f"noise floor of {load.title}, on {load.machine}")
 
 
-def text(found: MeasuredNoise) -> list[str]:
-    """Two tables and what a reader must know."""
-    tables = (as_text(_measured(found)), "", as_text(_seen(found)))
-    return [_heading(found), "", *tables, "", *(f"note: {note}" for note in _notes(found))]
+def noise_text(noise: MeasuredNoise) -> list[str]:
+    """Return two tables and notes."""
+    tables = (as_text(_measured(noise)), "", as_text(_visible(noise)))
+    return [_heading(noise), "", *tables, "", *(f"note: {note}" for note in _notes(noise))]
 
 
-def markdown(found: MeasuredNoise) -> list[str]:
-    """The same for a report."""
-    tables = (as_markdown(_measured(found)), "", as_markdown(_seen(found)))
-    return [f"## {escaped(_heading(found))}", "", *tables, "", *(f"- {escaped(note)}" for note in _notes(found))]
+def noise_markdown(noise: MeasuredNoise) -> list[str]:
+    """Return two tables and notes as Markdown."""
+    tables = (as_markdown(_measured(noise)), "", as_markdown(_visible(noise)))
+    return [f"## {escaped(_heading(noise))}", "", *tables, "", *(f"- {escaped(note)}" for note in _notes(noise))]
 
 
-def as_json(found: MeasuredNoise) -> list[str]:
-    """One object."""
-    cell = found.cell
-    told = {
+def noise_json(noise: MeasuredNoise) -> list[str]:
+    """Return one object."""
+    cell = noise.cell
+    answer = {
         "format": FORMAT,
-        "load": plain(found.load),
-        "floor": plain(found.floor.kept),
-        "a_a": plain(found.floor.paired) | {"left_out": found.floor.left_out},
+        "load": plain(noise.load),
+        "floor": plain(noise.floor.kept),
+        "a_a": plain(noise.floor.paired) | {"left_out": noise.floor.left_out},
         "runs": None if cell is None else plain(cell),
-        "run_s": found.run_s,
+        "run_s": noise.run_s,
         "visible": [
-            plain(each) | {"switchback_s": None if each.pairs is None else each.pairs * PAIR_S}
-            for each in found.visible
+            plain(difference) | {"switchback_s": None if difference.pairs is None else difference.pairs * PAIR_S}
+            for difference in noise.visible
         ],
-        "before_after_half": before_after_half(found.floor.kept.variance),
-        "doubts": list(found.floor.doubts),
-        "notes": _notes(found),
-        "kept": not found.not_kept,
+        "before_after_half": before_after_half(noise.floor.kept.variance),
+        "doubts": list(noise.floor.doubts),
+        "notes": _notes(noise),
+        "kept": not noise.not_kept,
     }
-    return [json.dumps(told, ensure_ascii=False)]
+    return [json.dumps(answer, ensure_ascii=False)]
 
 
 WRITERS: Final[Mapping[TableFormat, Callable[[MeasuredNoise], list[str]]]] = {
-    TableFormat.TEXT: text,
-    TableFormat.MARKDOWN: markdown,
-    TableFormat.JSON: as_json,
+    TableFormat.TEXT: noise_text,
+    TableFormat.MARKDOWN: noise_markdown,
+    TableFormat.JSON: noise_json,
 }
 
 
 SHORTEST_FLOOR_S: Final = 60
-"""Of the continuous load."""
+"""Shortest continuous load."""
 LONGEST_RUN_S: Final = 60
 FEWEST_RUNS: Final = 2
 MOST_RUNS: Final = 6
 _LONGEST_S: Final = 6 * 3600
 _FOREIGN: Final = 50.0
-"""Per cent of the CPU time; with more, other programs make the noise."""
+"""Per cent of the CPU time above which other programs make the noise."""
 _GENERATOR: Final = "CLIENT-BOUND"
 
 
 class Shares(Struct, frozen=True):
-    """How the time is spent.
+    """Shares of the time.
 
     Attributes:
-        continuous_s: On the continuous load.
-        runs: Separate ones.
-        run_s: Of each.
+        continuous_s: Seconds of the continuous load.
+        runs: Number of separate runs.
+        run_s: Seconds of each.
     """
 
     continuous_s: int
@@ -223,107 +222,105 @@ class Shares(Struct, frozen=True):
 
 
 def shares(seconds: float, runs: int | None) -> Shares:
-    """Half for the continuous load and half for runs of 30 to 60 s, at least two; what no run takes is continuous.
+    """Share a time: half for at least two runs of 30 to 60 s, the remainder for the continuous load.
 
     Raises:
-        UsageProblem: It is too short for that, with the time that it takes.
+        UsageProblem: The time is too short or too long.
     """
-    whole = int(seconds)
-    if whole > _LONGEST_S:
-        raise UsageProblem(f"{whole} s are longer than 6 h", "the noise floor takes 10 to 30 minutes")
+    total_s = int(seconds)
+    if total_s > _LONGEST_S:
+        raise UsageProblem(f"{total_s} s are longer than 6 h", "the noise floor takes 10 to 30 minutes")
     if runs is None:
-        runs = max(min(whole // 2 // int(SHORTEST_S), MOST_RUNS), FEWEST_RUNS)
-    run_s = max(min(whole // 2 // runs, LONGEST_RUN_S), int(SHORTEST_S)) if runs else 0
-    continuous_s = whole - runs * run_s
+        runs = max(min(total_s // 2 // int(SHORTEST_S), MOST_RUNS), FEWEST_RUNS)
+    run_s = max(min(total_s // 2 // runs, LONGEST_RUN_S), int(SHORTEST_S)) if runs else 0
+    continuous_s = total_s - runs * run_s
     if continuous_s < SHORTEST_FLOOR_S:
         needed_s = SHORTEST_FLOOR_S + runs * int(SHORTEST_S)
         raise UsageProblem(
-            f"{whole} s are too short for a continuous load and {runs} separate runs: that takes {needed_s} s",
+            f"{total_s} s are too short for a continuous load and {runs} separate runs: that takes {needed_s} s",
             f"pass --for {needed_s}s or more",
         )
     return Shares(continuous_s, runs, run_s)
 
 
-async def measure_noise(request: NoiseRequest) -> int:
-    """Measures, keeps, prints, and gives the exit status.
+def measure_noise(request: NoiseRequest) -> int:
+    """Measure the noise of a load, keep and print it, and return the exit status.
 
     Raises:
         PgtopError: Nothing could be measured.
     """
-    spent = shares(seconds_of(request.how_long), request.runs)
+    return asyncio.run(_measure_noise(request))
+
+
+async def _measure_noise(request: NoiseRequest) -> int:
+    times = shares(seconds_of(request.how_long), request.runs)
     profile = load_profiles(profile_directories(request.profiles)).get(request.profile)
     if request.format is not TableFormat.TEXT:
         write_for_programs()
     load = request.load
-    base = LoadSpec(
+    spec = LoadSpec(
         profile=request.profile,
         clients=load.clients or profile.clients(),
         threads=load.threads,
         rate_per_s=load.rate,
         protocol=load.protocol or profile.protocol,
     )
-    specs = (
-        replace(base, duration_s=spent.continuous_s),
-        *(replace(base, duration_s=spent.run_s) for _ in range(spent.runs)),
-    )
     with _recording(request.record) as path:
-        status = await measure(_request(request, specs, path))
+        status = await measure(
+            RunRequest(
+                housekeeping=request.housekeeping,
+                quiet=request.quiet,
+                profiles=request.profiles,
+                record=path,
+                session=request.session,
+                interval=request.interval,
+                connection=request.connection,
+                again=(
+                    replace(spec, duration_s=times.continuous_s),
+                    *[replace(spec, duration_s=times.run_s)] * times.runs,
+                ),
+            )
+        )
         if status >= ExitCode.SIGNALLED:
             return status
-        found = _found(path)
-    for line in WRITERS[request.format](found):
+        noise = _noise_in(path)
+    for line in WRITERS[request.format](noise):
         say(line)
     return status
 
 
 @contextmanager
-def _recording(named: Path | None) -> Iterator[Path]:
-    """Where the session is recorded: as named, else in a file that is gone afterwards."""
-    if named is not None:
-        yield named
+def _recording(record: Path | None) -> Iterator[Path]:
+    """Yield the file of the recording: that of --record, else a temporary one."""
+    if record is not None:
+        yield record
         return
     with TemporaryDirectory(prefix="pgtop-tune-") as directory:
         yield Path(directory) / "noise.jsonl"
 
 
-def _request(request: NoiseRequest, specs: tuple[LoadSpec, ...], path: Path) -> RunRequest:
-    return RunRequest(
-        housekeeping=request.housekeeping,
-        quiet=request.quiet,
-        profiles=request.profiles,
-        record=path,
-        session=request.session,
-        interval=request.interval,
-        connection=request.connection,
-        again=specs,
-    )
-
-
-def _found(path: Path) -> MeasuredNoise:
-    """What the recording shows, kept in the noise store.
+def _noise_in(path: Path) -> MeasuredNoise:
+    """Return the noise in a recording, and keep it in the noise store.
 
     Raises:
         LoadProblem: The continuous load failed.
-        RecordingProblem: It ended too early.
+        RecordingProblem: The recording ends too early.
     """
     side = read_recording(path, "noise")
     first = side.runs[0]
     if not first.key.name or first.summary.state == "failed":
         raise LoadProblem("the continuous load failed", "see the messages above")
-    reader = RecordingReader(path)
-    try:
-        seen = seen_of((frame for _, frame in reader.frames()), 1)
-    finally:
-        reader.close()
+    with closing(RecordingReader(path)) as reader:
+        material = seen_of((frame for _, frame in reader.frames()), 1)
     # The same recording gives the same pairs.
-    floor = floor_of(first, seen, random.Random(first.began_ms))
+    floor = floor_of(first, material, random.Random(first.began_ms))
     load = load_fingerprint(side, first)
     cell = _cell(side, side.runs[1:], load)
     why_not = _why_not_kept(side, floor, load)
     if load is not None and not why_not:
-        said = remember(load, to_keep([alone(side, run) for run in side.runs[1:]]), floor.kept)
-        if said:
-            tell(said)
+        problem = remember(load, to_keep([alone(side, run) for run in side.runs[1:]]), floor.kept)
+        if problem:
+            tell(problem)
     return MeasuredNoise(load=load, floor=floor, cell=cell, run_s=_run_s(side.runs[1:]), not_kept=why_not)
 
 
@@ -336,7 +333,7 @@ def _run_s(runs: Sequence[ComparedRun]) -> int:
 
 
 def _why_not_kept(side: Material, floor: Floor, load: LoadFingerprint | None) -> str:
-    """Why this is not the noise of the server on this machine, one line; "" when it is."""
+    """Return a reason why this is not the noise of the server on this machine; "" without one."""
     restarted = any(event.kind is EventKind.RESTART and event.at_ms > side.runs[0].began_ms for event in side.events)
     changed = [
         event.text for event in side.events if event.kind is EventKind.PARAMETER and event.at_ms > side.runs[0].began_ms

@@ -1,14 +1,15 @@
-"""`experiment status` and `report`: what the journals of experiments say."""
+"""The results of experiments from their journals: `experiment status`, `report`, `attach` and `stop`."""
 
 from __future__ import annotations
 
 import shlex
-import time
 from pathlib import Path
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import experiments_dir
-from pgtop_tune.cli.detached import detached_runs
+from pgtop_tune.changes.model.pending_set import now_ms
+from pgtop_tune.cli import detached
+from pgtop_tune.cli.commands.experiment import AttachRequest, ExperimentReportRequest, StatusRequest, StopRequest
 from pgtop_tune.cli.output import say, say_as_it_is, tell, write_chapters
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import report_markdown, text
@@ -24,84 +25,81 @@ from pgtop_tune.experiment.plan.results import (
 )
 
 
-def directory_of(words: str) -> Path:
-    """The directory of an experiment.
+def directory_of(name: str) -> Path:
+    """Return the directory of an experiment.
 
     Args:
-        words: Its id, or the name of its plan, or the file of that plan.
+        name: Its id, or the name of its plan, or the file of that plan.
 
     Raises:
-        UsageProblem: There is none.
+        UsageProblem: There is no such experiment.
     """
-    named = experiments_dir() / words
-    if words and Path(words).name == words and named in experiments():
-        return named
-    found = newest_experiment(words)
-    if found is None and words.endswith(".toml"):
-        found = newest_experiment(read_plan(Path(words)).name)
-    if found is None:
-        raise UsageProblem(f"there is no experiment {words}", "`pgtop-tune experiment status` lists them")
-    return found
+    directory = experiments_dir() / name
+    if name and Path(name).name == name and directory in experiments():
+        return directory
+    newest_directory = newest_experiment(name)
+    if newest_directory is None and name.endswith(".toml"):
+        newest_directory = newest_experiment(read_plan(Path(name)).name)
+    if newest_directory is None:
+        raise UsageProblem(f"there is no experiment {name}", "`pgtop-tune experiment status` lists them")
+    return newest_directory
 
 
 def outcome_in(directory: Path) -> ExperimentOutcome:
-    """What an experiment came to.
-
-    Raises:
-        UsageProblem: Its journal does not even say what it is.
-    """
-    found = outcome_of(read_entries(directory), directory.name)
-    if found is None:
+    """Return the outcome of an experiment. Raises UsageProblem where the journal has no first line."""
+    outcome = outcome_of(read_entries(directory), directory.name)
+    if outcome is None:
         raise UsageProblem(f"{directory} is not the journal of an experiment", "remove the directory")
-    return found
+    return outcome
 
 
-def show_status(words: str) -> None:
-    """One experiment in full, or all of them in a line each."""
-    if words:
-        directory = directory_of(words)
-        for line in status_lines(outcome_in(directory), _now_ms(), runs=is_running(directory)):
+def show_status(request: StatusRequest) -> None:
+    """Print one experiment in full, or each in a line."""
+    if request.experiment:
+        directory = directory_of(request.experiment)
+        for line in status_lines(outcome_in(directory), now_ms(), runs=is_running(directory)):
             say(line)
         return
-    detached = [run for run in detached_runs() if run.lives]
-    for run in detached:
+    running = [run for run in detached.detached_runs() if run.key.lives]
+    for run in running:
         say(f"{run.name} runs detached, process {run.key.pid}: pgtop-tune experiment attach {run.name}")
-    found = experiments()
-    if not found and not detached:
+    directories = experiments()
+    if not directories and not running:
         say("no experiments")
-    for directory in found:
+    for directory in directories:
         outcome = outcome_of(read_entries(directory), directory.name)
         if outcome is None:
             # Killed before its first line: it has done nothing.
             continue
-        first, second, *_, last = status_lines(outcome, _now_ms(), runs=is_running(directory))
+        first, second, *_, last = status_lines(outcome, now_ms(), runs=is_running(directory))
         say(f"{first}; {second}; {last}")
 
 
 def say_results(outcome: ExperimentOutcome | None, *, abandon: bool = False) -> None:
-    """What an experiment has come to, when it is complete."""
+    """Print the results of a complete experiment."""
     if outcome is None or abandon:
         tell("everything is put back; the experiment has ended")
         return
-    shown = [chapter for chapter in chapters(outcome) if chapter.heading in RESULTS]
-    say(text([part for chapter in shown for part in chapter.parts if isinstance(part, Sheet)]))
+    results = [chapter for chapter in chapters(outcome) if chapter.heading in RESULTS]
+    say(text([part for chapter in results for part in chapter.parts if isinstance(part, Sheet)]))
     tell(f"report: pgtop-tune experiment report {outcome.id} -o {shlex.quote(f'{outcome.plan.name}.html')}")
 
 
-def write_report(words: str, output: Path | None, *, force: bool) -> None:
-    """Writes it to a file, or as Markdown to stdout.
-
-    Raises:
-        UsageProblem: A file that is there already, or of another kind.
-    """
-    outcome = outcome_in(directory_of(words))
+def write_report(request: ExperimentReportRequest) -> None:
+    """Write a report to a file, or as Markdown to stdout. Raises UsageProblem as `write_chapters`."""
+    outcome = outcome_in(directory_of(request.experiment))
     title = f"{outcome.plan.name}: {outcome.plan.title}" if outcome.plan.title else outcome.plan.name
-    found = chapters(outcome)
-    if output is None:
-        say_as_it_is(report_markdown(title, found))
-        return
-    write_chapters(output, title, found, force=force)
+    if request.output is None:
+        say_as_it_is(report_markdown(title, chapters(outcome)))
+    else:
+        write_chapters(request.output, title, chapters(outcome), force=request.force)
 
 
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+def attach(request: AttachRequest) -> int:
+    """Follow a detached run, and return the exit status."""
+    return detached.attach(request.name)
+
+
+def stop(request: StopRequest) -> int:
+    """Stop a detached run, and return the exit status."""
+    return detached.stop(request.name)

@@ -1,12 +1,13 @@
-"""Plans on several servers: whether these are alike, and the run that gives their workers cells."""
+"""Plans on several servers: a check that these are alike, and a run that gives their workers cells."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -18,15 +19,15 @@ from pgtop_tune import __version__
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.paths import replacing
 from pgtop_tune.base.units import counted, duration
+from pgtop_tune.changes.model.pending_set import now_ms
+from pgtop_tune.cli.commands.experiment import PlanRequest, PlanResumeRequest, PlanRunRequest, check_for_workers
 from pgtop_tune.cli.commands.experiment.plans import overridden
-from pgtop_tune.cli.commands.experiment.request import PlanRequest, check_for_workers
 from pgtop_tune.cli.commands.experiment.results import directory_of, outcome_in, say_results
-from pgtop_tune.cli.commands.experiment.running import confirm_restarts
 from pgtop_tune.cli.exit_codes import ExitCode, Terminated
 from pgtop_tune.cli.output import tell
-from pgtop_tune.cli.signals import run_until_signalled
+from pgtop_tune.cli.signals import require_yes, run_until_signalled
 from pgtop_tune.experiment.plan.bind import differences, plan_hash
-from pgtop_tune.experiment.plan.model import BoundPlan, Cell, ExperimentPlan, estimate
+from pgtop_tune.experiment.plan.model import BoundPlan, Cell, Estimate, ExperimentPlan, estimate
 from pgtop_tune.experiment.plan.plan_file import plan_path, read_plan
 from pgtop_tune.experiment.plan.results import (
     ABANDONED,
@@ -34,6 +35,7 @@ from pgtop_tune.experiment.plan.results import (
     RUNS,
     CellResult,
     ExperimentLog,
+    ExperimentOutcome,
     new_directory,
     outcome_of,
     read_entries,
@@ -46,23 +48,23 @@ from pgtop_tune.runtime.running_experiments import ServerKey
 _NAMED: Final = 4
 
 
-class Described(Struct, frozen=True, kw_only=True):
-    """What a worker says of its server.
+class WorkerServer(Struct, frozen=True, kw_only=True):
+    """A worker's description of its server.
 
     Attributes:
-        version: Of the program there.
-        server: None where the role may not see what it is.
+        version: Of pgtop-tune there.
+        server: None where the role may not see the key.
     """
 
     version: str
     server: ServerKey | None
 
 
-D = TypeVar("D", bound=Described)
+D = TypeVar("D", bound=WorkerServer)
 
 
 async def answers_of_all(workers: DaskWorkers, request: bytes, kind: type[D]) -> dict[str, D]:
-    """What all workers answer to one unit, by the name of the server.
+    """Return the answers of all workers to one unit, by the name of the server.
 
     Raises:
         UsageProblem: There are no workers, or an answer cannot be read.
@@ -71,46 +73,37 @@ async def answers_of_all(workers: DaskWorkers, request: bytes, kind: type[D]) ->
     servers = await workers.servers()
     if not servers:
         raise UsageProblem("the scheduler has no workers", "`dask worker ADDRESS --nthreads 1 --name SERVER` on each")
-    answers = await asyncio.gather(*(workers.run(each, request) for each in servers))
+    answers = await asyncio.gather(*(workers.run(server, request) for server in servers))
     try:
         return {name: convert(json.loads(data)["answer"], kind) for name, data in zip(servers, answers, strict=True)}
     except (ValueError, KeyError, msgspec.ValidationError) as problem:
         raise UsageProblem(f"a worker's answer cannot be read: {problem}", "run the same version everywhere") from None
 
 
-def check_alike(found: Mapping[str, D], decides: Callable[[D], dict[str, Any]]) -> None:
-    """Makes sure that an experiment is the same one on each of the servers.
+def check_alike(servers: Mapping[str, D], conditions: Callable[[D], dict[str, Any]]) -> None:
+    """Make sure that an experiment is the same one on each server.
 
     Args:
-        decides: What has to be alike.
+        conditions: Returns the conditions that must be equal.
 
     Raises:
-        UsageProblem: Another version, two workers of one server, or servers that differ, and in what.
+        UsageProblem: A worker has another version, two workers have one server, or servers differ.
     """
-    for name, each in found.items():
-        if each.version != __version__:
+    for name, server in servers.items():
+        if server.version != __version__:
             raise UsageProblem(
-                f"{name} has pgtop-tune {each.version}, and this is {__version__}", "install one version"
+                f"{name} has pgtop-tune {server.version}, and this is {__version__}", "install one version"
             )
-    _check_servers_differ({name: each.server for name, each in found.items()})
-    (first_name, first), *others = found.items()
-    for name, each in others:
-        different = list(differences(decides(first), decides(each)))
+    for (name, a), (later_name, b) in combinations(servers.items(), 2):
+        if a.server is not None and b.server is not None and b.server.is_same(a.server):
+            raise UsageProblem(f"{name} and {later_name} are workers of one server", "start one worker for each server")
+    (first_name, first), *later_servers = servers.items()
+    for name, server in later_servers:
+        different = list(differences(conditions(first), conditions(server)))
         if different:
             more = f", and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
-            words = "; ".join(different[:_NAMED])
-            raise UsageProblem(f"{first_name} and {name} are not alike: {words}{more}", "make the servers alike")
-
-
-def _check_servers_differ(found: Mapping[str, ServerKey | None]) -> None:
-    names = list(found)
-    for place, name in enumerate(names):
-        for earlier in names[:place]:
-            one, other = found[name], found[earlier]
-            if one is not None and other is not None and one.is_same(other):
-                raise UsageProblem(
-                    f"{earlier} and {name} are workers of one server", "start one worker for each server"
-                )
+            listed = "; ".join(different[:_NAMED])
+            raise UsageProblem(f"{first_name} and {name} are not alike: {listed}{more}", "make the servers alike")
 
 
 _OWN: Final = frozenset(
@@ -120,11 +113,11 @@ _OWN: Final = frozenset(
         "unix_socket_directories", "primary_slot_name", "application_name",
     }
 )  # fmt: skip
-"""Parameters that say where a server is, not how it runs."""
+"""Parameters of a server's place, which do not affect its performance."""
 
 
-class Bound(Described, frozen=True, kw_only=True):
-    """A plan as a server's worker has bound it, and what that server is."""
+class WorkerPlan(WorkerServer, frozen=True, kw_only=True):
+    """A plan that a worker has bound to its server."""
 
     plan: BoundPlan
     sessions: int
@@ -132,29 +125,30 @@ class Bound(Described, frozen=True, kw_only=True):
     parameters: dict[str, str]
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """What each unit is told besides its own words."""
+class UnitOptions(Struct, frozen=True, kw_only=True):
+    """Options that all units of a request have in common."""
 
     profiles: Path | None
     pgbench: Path | None
     allow_unsafe: bool
     confirm: tuple[str, ...] = ()
 
-    def request(self, kind: str, **words: object) -> bytes:
-        """Of a unit."""
+    def request(self, kind: str, **arguments: object) -> bytes:
+        """Return the request of a unit as JSON."""
         paths = {"profiles": self.profiles, "pgbench": self.pgbench}
-        found = {name: None if path is None else str(path) for name, path in paths.items()}
+        common = {name: None if path is None else str(path) for name, path in paths.items()}
         return json.dumps(
-            {"kind": kind, "allow_unsafe": self.allow_unsafe, "confirm": self.confirm, **found, **words}
+            {"kind": kind, "allow_unsafe": self.allow_unsafe, "confirm": self.confirm, **common, **arguments}
         ).encode()
 
 
-def asked_of(request: PlanRequest) -> Asked:
-    """Of options; raises UsageProblem for those that only mean something beside one server."""
+def _unit_options(request: PlanRequest) -> UnitOptions:
+    """Return the options for units. Raises UsageProblem for options of one server."""
     session = request.session
+    check_for_workers(request.connection)
     if session.disk_cap or session.pooler:
         raise UsageProblem("--disk-cap and --pooler are of one server", "leave them out with --workers")
-    return Asked(
+    return UnitOptions(
         profiles=session.profiles,
         pgbench=session.pgbench,
         allow_unsafe=request.allow_unsafe,
@@ -162,106 +156,119 @@ def asked_of(request: PlanRequest) -> Asked:
     )
 
 
-def run_on_workers(plan: str, request: PlanRequest) -> int:
-    """Runs a plan from its begin on all workers; the exit status.
+def run_on_workers(request: PlanRunRequest) -> int:
+    """Run a plan from its first cell on all workers, and return the exit status.
 
     Raises:
-        PgtopError: No workers, servers that differ, a plan that does not fit; nothing is changed.
+        PgtopError: There are no workers, servers differ, or the plan does not fit; nothing is changed.
     """
-    check_for_workers(request.connection)
+    unit_options = _unit_options(request)
     if request.plan_hash:
         raise UsageProblem("--plan-hash is of one server", "leave it out with --workers")
-    read = overridden(read_plan(plan_path(plan)), request.overrides)
-    if any(endpoint.address for endpoint in read.endpoints):
+    plan = overridden(read_plan(plan_path(request.plan)), request.overrides)
+    if any(endpoint.address for endpoint in plan.endpoints):
         raise UsageProblem("an endpoint with an address is one place for all servers", "leave --workers out")
-    return to_the_end(_begun(request.workers, read, asked_of(request), yes=request.yes))[0]
+    return finished(_begun(request.workers, plan, unit_options, yes=request.yes))[0]
 
 
-def resume_on_workers(experiment: str, request: PlanRequest) -> int:
-    """Goes on with an experiment; the exit status. Raises as `run_on_workers`."""
-    check_for_workers(request.connection)
-    directory = directory_of(experiment)
-    return to_the_end(_resumed(request.workers, directory, asked_of(request), abandon=request.abandon))[0]
+def resume_on_workers(request: PlanResumeRequest) -> int:
+    """Continue an experiment, and return the exit status. Raises as `run_on_workers`."""
+    return finished(_resumed(request, directory_of(request.experiment), _unit_options(request)))[0]
 
 
-def to_the_end(work: Coroutine[Any, Any, tuple[int, Path | None]]) -> tuple[int, Path | None]:
-    """Runs it until a signal; the exit status, and the directory where there is one."""
+def confirm_restarts(expected: Estimate, sessions: int, *, yes: bool) -> None:
+    """Ask for the restarts of a plan, which end sessions of others. Raises as `require_yes`."""
+    restarts, ends = counted(expected.restarts, "restart"), counted(sessions, "session")
+    message = f"{restarts} of the server: ends {ends} of others"
+    yes = yes or not expected.restarts or not sessions
+    require_yes(f"{message}; run the plan?", yes=yes, reason=message, refused="not run: nothing was changed")
+
+
+def check_resumable(outcome: ExperimentOutcome, request: PlanRequest) -> None:
+    """Raise UsageProblem for an experiment that has ended, or that needs options of its first run."""
+    if outcome.ended in (COMPLETE, ABANDONED):
+        hint = f"`pgtop-tune experiment report {outcome.id}` shows it"
+        raise UsageProblem(f"{outcome.id} is {outcome.ended}", hint)
+    if outcome.plan.unsafe and not request.allow_unsafe and not request.abandon:
+        raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", f"`{outcome.resuming}`")
+    if not set(outcome.plan.confirmed) <= set(request.session.confirm or ()) and not request.abandon:
+        raise UsageProblem(f"{outcome.id} runs code that was confirmed", f"`{outcome.resuming}`")
+
+
+def remaining_workers(names: Sequence[str], connected: Sequence[str]) -> tuple[str, ...]:
+    """Return the workers of an experiment that are connected. Raises UsageProblem where none is."""
+    servers = tuple(name for name in names if name in connected)
+    if not servers:
+        raise UsageProblem(f"none of its workers is there: {', '.join(names)}", "start them again")
+    return servers
+
+
+def finished(work: Coroutine[Any, Any, tuple[int, Path | None]]) -> tuple[int, Path | None]:
+    """Run work until a signal, and return the exit status, and the directory if there is one."""
     try:
         return run_until_signalled(work)
     except Terminated as terminated:
         return ExitCode.SIGNALLED + terminated.number, None
 
 
-async def _begun(address: str, read: ExperimentPlan, asked: Asked, *, yes: bool) -> tuple[int, Path]:
-    workers = await DaskWorkers.connected(address)
-    try:
-        found = await _bound(workers, read, asked)
-        first = next(iter(found.values()))
-        plan = replace(first.plan, server=_words(found))
-        taken = estimate(plan, first.max_wal_bytes)
-        confirm_restarts(taken, max(each.sessions for each in found.values()), yes=yes)
+async def _begun(address: str, unbound: ExperimentPlan, unit_options: UnitOptions, *, yes: bool) -> tuple[int, Path]:
+    async with aclosing(await DaskWorkers.connected(address)) as workers:
+        bound = await answers_of_all(workers, unit_options.request("bind", plan=to_builtins(unbound)), WorkerPlan)
+        check_alike(bound, plan_conditions)
+        first = next(iter(bound.values()))
+        version = first.plan.server.partition(",")[0]
+        servers = counted(len(bound), "server")
+        plan = replace(first.plan, server=f"{version} on {servers}: {', '.join(bound)}")
+        expected = estimate(plan, first.max_wal_bytes)
+        confirm_restarts(expected, max(worker.sessions for worker in bound.values()), yes=yes)
         directory = new_directory(plan.name)
         tell(
-            f"experiment {directory.name}: on {counted(len(found), 'server')}, together {taken.words}; "
-            f"at best {duration(taken.seconds / len(found))}"
+            f"experiment {directory.name}: on {servers}, together {expected.words}; "
+            f"at best {duration(expected.seconds / len(bound))}"
         )
         with ExperimentLog(directory) as log:
             log.write(
-                "plan", name=plan.name, hash=plan_hash(plan), began_ms=time.time_ns() // 1_000_000, plan=plain(plan),
-                workers=list(found),
-            )  # fmt: skip
-            return await _gone_on(workers, log, asked, tuple(found), abandon=False), directory
-    finally:
-        await workers.aclose()
+                "plan", name=plan.name, hash=plan_hash(plan), began_ms=now_ms(), plan=plain(plan), workers=list(bound)
+            )
+            return await _continued(workers, log, unit_options, tuple(bound), abandon=False), directory
 
 
-async def _resumed(address: str, directory: Path, asked: Asked, *, abandon: bool) -> tuple[int, Path]:
+async def _resumed(request: PlanResumeRequest, directory: Path, unit_options: UnitOptions) -> tuple[int, Path]:
     with ExperimentLog(directory) as log:
         outcome = outcome_in(directory)
-        if outcome.ended in (COMPLETE, ABANDONED):
-            hint = f"`pgtop-tune experiment report {outcome.id}` shows it"
-            raise UsageProblem(f"{outcome.id} is {outcome.ended}", hint)
+        check_resumable(outcome, request)
         if not outcome.workers:
             raise UsageProblem(f"{outcome.id} runs on one server", "leave --workers out")
-        if outcome.plan.unsafe and not asked.allow_unsafe and not abandon:
-            raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", f"`{outcome.resuming}`")
-        if not set(outcome.plan.confirmed) <= set(asked.confirm) and not abandon:
-            raise UsageProblem(f"{outcome.id} runs code that was confirmed", f"`{outcome.resuming}`")
-        workers = await DaskWorkers.connected(address)
-        try:
-            there = await workers.servers()
-            if strangers := [name for name in there if name not in outcome.workers]:
-                tell(f"{', '.join(strangers)} did not take part in it, and does not now")
-            servers = tuple(name for name in outcome.workers if name in there)
-            if not servers:
-                raise UsageProblem(f"none of its workers is there: {', '.join(outcome.workers)}", "start them again")
+        async with aclosing(await DaskWorkers.connected(request.workers)) as workers:
+            connected = await workers.servers()
+            if strangers := ", ".join(name for name in connected if name not in outcome.workers):
+                tell(f"{strangers} did not take part in it, and does not now")
+            servers = remaining_workers(outcome.workers, connected)
             log.write("resumed")
-            return await _gone_on(workers, log, asked, servers, abandon=abandon), directory
-        finally:
-            await workers.aclose()
+            return await _continued(workers, log, unit_options, servers, abandon=request.abandon), directory
 
 
-async def _gone_on(
-    workers: DaskWorkers, log: ExperimentLog, asked: Asked, servers: Sequence[str], *, abandon: bool
+async def _continued(
+    workers: DaskWorkers, log: ExperimentLog, unit_options: UnitOptions, servers: Sequence[str], *, abandon: bool
 ) -> int:
     outcome = outcome_in(log.directory)
     plan = to_builtins(outcome.plan)
 
-    async def made(server: str, cell: Cell) -> CellResult:
-        request = asked.request("cell", plan=plan, number=cell.number, id=outcome.id)
+    async def run(server: str, cell: Cell) -> CellResult:
+        request = unit_options.request("cell", plan=plan, number=cell.number, id=outcome.id)
         return _result(await workers.run(server, request), server, cell, log.directory)
 
     try:
         if not abandon:
-            await RunOnServers(
-                outcome, log, servers, CellOnServer(run=made, servers=workers.servers, tell=tell)
-            ).measure()
+            units = CellOnServer(run=run, servers=workers.servers, tell=tell)
+            await RunOnServers(outcome, log, servers, units).measure()
     except (PgtopError, asyncio.CancelledError) as problem:
         log.write("ended", why=unfinished(problem))
         tell(f"stopped; `{outcome.resuming}` continues")
         raise
-    ends = (workers.run(server, asked.request("tidy", plan=plan, id=outcome.id)) for server in servers)
-    for server, end in zip(servers, await asyncio.gather(*ends, return_exceptions=True), strict=True):
+    tidy = unit_options.request("tidy", plan=plan, id=outcome.id)
+    ends = await asyncio.gather(*(workers.run(server, tidy) for server in servers), return_exceptions=True)
+    for server, end in zip(servers, ends, strict=True):
         if isinstance(end, PgtopError):
             tell(f"the database of the experiment is left on {server}: {end.message}")
         elif isinstance(end, BaseException):
@@ -272,7 +279,7 @@ async def _gone_on(
 
 
 def _result(data: bytes, server: str, cell: Cell, directory: Path) -> CellResult:
-    """What a worker says of a cell. Raises UnitFailed where it says something else."""
+    """Return a worker's result of a cell. Raises UnitFailed where it cannot be read."""
     try:
         answer = json.loads(data)["answer"]
         result = replace(convert(answer["result"], CellResult), server=server, record="")
@@ -295,19 +302,8 @@ def _result(data: bytes, server: str, cell: Cell, directory: Path) -> CellResult
     return replace(result, record=name)
 
 
-async def _bound(workers: DaskWorkers, read: ExperimentPlan, asked: Asked) -> Mapping[str, Bound]:
-    bound = await answers_of_all(workers, asked.request("bind", plan=to_builtins(read)), Bound)
-    check_alike(bound, decides)
-    return bound
-
-
-def decides(found: Bound) -> dict[str, Any]:
-    """What has to be alike, for a plan to be one experiment on all servers."""
-    plan = plain(replace(found.plan, server=found.plan.server.partition(",")[0]))
-    parameters = {name: value for name, value in found.parameters.items() if name not in _OWN}
-    return {"version": found.version, "plan": plan, "parameters": parameters}
-
-
-def _words(found: Mapping[str, Bound]) -> str:
-    version = next(iter(found.values())).plan.server.partition(",")[0]
-    return f"{version} on {counted(len(found), 'server')}: {', '.join(found)}"
+def plan_conditions(worker: WorkerPlan) -> dict[str, Any]:
+    """Return the conditions that make a plan one experiment on all servers."""
+    plan = plain(replace(worker.plan, server=worker.plan.server.partition(",")[0]))
+    parameters = {name: value for name, value in worker.parameters.items() if name not in _OWN}
+    return {"version": worker.version, "plan": plan, "parameters": parameters}

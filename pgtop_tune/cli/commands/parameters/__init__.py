@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, Final
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, ClassVar, Final
 
-import typer
+from msgspec import Struct
+from typer import Argument, Option
 
+from pgtop_tune.changes.watchdogs import COPY_ON_STDIN, LAST_ATTEMPT
 from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.parameters.request import (
-    AdviseRequest,
-    ListRequest,
-    ResetRequest,
-    RevertRequest,
-    SetRequest,
-)
+from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords
 from pgtop_tune.cli.options import Format
+
+Group = Annotated[
+    str, Option("--group", metavar="NAME", help="Only this group, such as wal or memory; os means the machine.")
+]
+Reason = Annotated[str, Option("--reason", metavar="WORDS", help="Reason for the journal.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Show the SQL and the commands; change nothing.")]
+Persist = Annotated[
+    bool, Option("--persist", help="Keep settings of the machine after a reboot, too, through a file in /etc/sysctl.d.")
+]
+ForHowLong = Annotated[str, Option("--for", metavar="TIME", help="Revert after 30s, 5m, 1h (default: never).")]
+ForWhom = Annotated[
+    str, Option("--scope", metavar="WHOM", help="system, role=NAME, database=NAME, role=NAME,database=NAME, or load.")
+]
+
+Restart = Annotated[bool, Option("--restart", help="Restart the server once to apply parameters that need a restart.")]
+Yes = Annotated[bool, Option("--yes", help="With --restart: do not ask.")]
+Anyway = Annotated[
+    bool, Option("--anyway", help="With --restart: restart even if a check says that the server would not start.")
+]
+Confirm = Annotated[
+    list[str] | None,
+    Option("--confirm", metavar="NAME", help="Unlock a value that is not safe; without a terminal, the name to type."),
+]
+
 
 _SIDE: Final = "A recording, or a server: database, URI or keywords."
 
 
-def parameters(request: ListRequest) -> None:
+class AdviceFormat(StrEnum):
+    """Format of recommendations on stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+    SQL = "sql"
+    CONF = "conf"
+    SYSCTL = "sysctl"
+    ANSIBLE = "ansible"
+
+
+class ParametersRequest(Struct, frozen=True):
     """Show the parameters worth tuning on this server: value, unit, context, source, and advice.
 
     Takes two seconds. `context` says when a change takes effect: sighup with a reload, postmaster with a restart, user
@@ -30,12 +62,16 @@ def parameters(request: ListRequest) -> None:
     Examples: pgtop-tune parameters -d bench  ·  pgtop-tune parameters --group wal --changed --format json -d bench  ·
     pgtop-tune parameters --group os -d bench
     """
-    from pgtop_tune.cli.commands.parameters.advice import say_parameters
 
-    say_parameters(request)
+    group: Group = ""
+    changed: Annotated[bool, Option("--changed", help="Only values other than the server's default.")] = False
+    format: Annotated[Format, Option("--format", help="text, or one JSON array.")] = Format.TEXT
+    profile: options.Profile = None
+    disk: options.Disk = None
+    connection: ConnectionWords = ConnectionWords()
 
 
-def advise(request: AdviseRequest) -> None:
+class AdviseRequest(Struct, frozen=True):
     """Suggest starting values for the parameters, with reasons and the results of known calculators.
 
     Calculators differ up to 20-fold, and none has measured this server: take their results as a starting point and as
@@ -51,20 +87,33 @@ def advise(request: AdviseRequest) -> None:
     pgtop-tune advise --profile olap --group memory --format sql -d bench  ·
     pgtop-tune advise --group os -d bench
     """
-    from pgtop_tune.cli.commands.parameters.advice import run_advise
 
-    sys.exit(run_advise(request))
+    group: Group = ""
+    profile: options.Profile = None
+    disk: options.Disk = None
+    everything: Annotated[bool, Option("--all", help="Include parameters that already have the advised value.")] = False
+    seconds: Annotated[
+        float, Option("--seconds", min=0.0, help="Seconds to sample; under load the WAL rate counts.")
+    ] = 3.0
+    format: Annotated[
+        AdviceFormat,
+        Option(
+            "--format", help="text, json, ALTER SYSTEM, a conf file, a file for sysctl.d, or variables for Ansible."
+        ),
+    ] = AdviceFormat.TEXT
+    apply: Annotated[
+        bool, Option("--apply", help="Apply the advised values as one change set, the machine's half first.")
+    ] = False
+    for_how_long: ForHowLong = ""
+    restart: Restart = False
+    yes: Annotated[bool, Option("--yes", help="With --apply: do not ask.")] = False
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="With --apply: show the difference and the commands; change nothing.")
+    ] = False
+    connection: ConnectionWords = ConnectionWords()
 
 
-def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help=_SIDE)],
-    b: Annotated[str, typer.Argument(metavar="B", help=_SIDE)],
-    everything: Annotated[
-        bool, typer.Option("--all", help="Include names of directories, and parameters that only one side has.")
-    ] = False,
-    format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
-    no_password: options.NoPassword = False,
-) -> None:
+class DiffRequest(Struct, frozen=True):
     """Show the parameters that differ: of two servers, a server and a recording, or two recordings.
 
     Includes settings of the operating system if both sides know their machine. An existing file is a recording,
@@ -74,19 +123,33 @@ def diff(
     pgtop-tune diff before.jsonl.gz "host=/run/postgresql dbname=bench"  ·
     pgtop-tune diff postgresql://db1/shop postgresql://db2/shop --format json
     """
-    from pgtop_tune.cli.commands.parameters.differences import say_differences
 
-    say_differences(a, b, format, everything=everything, no_password=no_password)
+    a: Annotated[str, Argument(metavar="A", help=_SIDE)]
+    b: Annotated[str, Argument(metavar="B", help=_SIDE)]
+    everything: Annotated[
+        bool, Option("--all", help="Include names of directories, and parameters that only one side has.")
+    ] = False
+    format: Annotated[Format, Option("--format", help="text, or one JSON array.")] = Format.TEXT
+    no_password: options.NoPassword = False
 
 
-def set_parameters(
-    assignments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME=VALUE...", help="Names and values to set."),
-    ] = None,
-    *,
-    request: SetRequest,
-) -> None:
+class ChangeOptions(Struct, frozen=True, kw_only=True):
+    """The terms of a change."""
+
+    for_how_long: ForHowLong = ""
+    scope: ForWhom = "system"
+    reason: Reason = ""
+    dry_run: DryRun = False
+    persist: Persist = False
+    restart: Restart = False
+    yes: Yes = False
+    anyway: Anyway = False
+    allow_unsafe: options.AllowUnsafe = False
+    confirm: Confirm = None
+    connection: ConnectionOptions = ConnectionOptions()
+
+
+class SetRequest(ChangeOptions, frozen=True):
     """Set parameters of a running server: show the SQL, write the journal, change, read back.
 
     Several settings form one change set: all are applied in the right order, or none. With --for the command waits and
@@ -106,16 +169,11 @@ def set_parameters(
     pgtop-tune set max_wal_size=16GB min_wal_size=4GB --reason "fewer checkpoints" --dry-run -d bench  ·
     pgtop-tune set vm.nr_hugepages=2130 huge_pages=on --dry-run -d bench
     """
-    from pgtop_tune.cli.commands.parameters.setting import set_values
 
-    sys.exit(set_values(assignments or (), request))
+    assignments: Annotated[list[str] | None, Argument(metavar="NAME=VALUE...", help="Names and values to set.")] = None
 
 
-def reset_parameters(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names to reset.")],
-    *,
-    request: ResetRequest,
-) -> None:
+class ResetRequest(ChangeOptions, frozen=True, kw_only=True):
     """Reset parameters: remove their entries from postgresql.auto.conf, or from a role or a database.
 
     The value of the configuration files, or the server's default, applies again. The journal records the change as for
@@ -124,12 +182,13 @@ def reset_parameters(
 
     Examples: pgtop-tune reset max_wal_size -d bench  ·  pgtop-tune reset work_mem --scope role=reports --dry-run
     """
-    from pgtop_tune.cli.commands.parameters.setting import reset_values
 
-    sys.exit(reset_values(names, request))
+    LEFT_OUT: ClassVar = frozenset({"persist"})
+
+    names: Annotated[list[str], Argument(metavar="NAME...", help="Names to reset.")]
 
 
-def revert(request: RevertRequest) -> None:
+class RevertRequest(Struct, frozen=True):
     """Revert every change in force that pgtop-tune made on this server, also after a crash.
 
     Settings of the machine in the same change sets are reverted, too; --machine reverts all settings of the machine,
@@ -142,6 +201,37 @@ def revert(request: RevertRequest) -> None:
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
-    from pgtop_tune.cli.commands.parameters.reverting import run_revert
 
-    sys.exit(run_revert(request))
+    list_only: Annotated[bool, Option("--list", help="List the changes in force; change nothing.")] = False
+    last: Annotated[bool, Option("--last", help="Revert only the last change set.")] = False
+    all_changes: Annotated[bool, Option("--all", help="Revert all changes (the default).")] = False
+    set_id: Annotated[str, Option("--set", metavar="ID", help="Revert one set or change, named as in --list.")] = ""
+    to: Annotated[
+        str, Option("--to", metavar="TIME", help="Revert the changes made since: 14:05, or 2026-05-01T14:05.")
+    ] = ""
+    overdue: Annotated[bool, Option("--overdue", help="Revert only unconfirmed change sets past their deadline.")] = (
+        False
+    )
+    machine: Annotated[
+        bool, Option("--machine", help="Revert the settings of this machine's operating system; no server is needed.")
+    ] = False
+    restart: Annotated[bool, Option("--restart", help="Restart the server if the old values need it.")] = False
+    # The revert watchdog passes these two.
+    last_attempt: Annotated[bool, Option(LAST_ATTEMPT, hidden=True)] = False
+    copy_on_stdin: Annotated[bool, Option(COPY_ON_STDIN, hidden=True)] = False
+    adopt: Annotated[
+        bool,
+        Option(
+            "--adopt", help="Also revert changes made on another server of this cluster that this one has replaced."
+        ),
+    ] = False
+    retire: Annotated[
+        Path | None, Option("--retire", metavar="FILE", help="Take a change journal out of use; reverts nothing.")
+    ] = None
+    yes: Annotated[
+        bool, Option("--yes", help="Do not ask before retiring a journal or starting a server that is down.")
+    ] = False
+    journal: Annotated[
+        Path | None, Option("--journal", metavar="DIRECTORY", help="Directory of the change journals.")
+    ] = None
+    connection: ConnectionWords = ConnectionWords()

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-import sys
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
-import typer
+from msgspec import Struct
+from typer import Argument, Option
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.cli.commands.recordings.request import (
-    SOURCE,
-    BaselineRequest,
-    CompareRequest,
-    ExportRequest,
-    RecordRequest,
-    ReportRequest,
-)
-from pgtop_tune.cli.connecting import begin_resolving
-from pgtop_tune.cli.options import Format, register
+from pgtop_tune.cli import options
+from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords, begin_resolving
+from pgtop_tune.cli.options import Format, SessionWords, TableFormat
+from pgtop_tune.compare.sides.contract_names import Contract
 
 
-def record(request: RecordRequest) -> None:
+class RecordSessionWords(SessionWords, frozen=True):
+    """A session that starts no load."""
+
+    LEFT_OUT: ClassVar = frozenset({"pgbench", "load_from"})
+
+
+class RecordRequest(Struct, frozen=True):
     """Record a server without a screen.
 
     Prints one line per second to stdout and writes frames to the file. Ctrl-C ends the recording properly. The command
@@ -39,30 +40,46 @@ def record(request: RecordRequest) -> None:
 
     Disks with limits: pgtop-tune record -o run.jsonl --disk-cap vda=6000iops,90MB/s --disk-cap nvme1n1=16kiops bench
     """
-    from pgtop_tune.recording.outlet import STDOUT, is_stdout, is_stream
 
-    output, rotates = request.output, bool(request.rotate or request.keep)
-    if output is None and not request.openmetrics:
-        raise UsageProblem("no file to record into", "-o run.jsonl.gz names one")
-    if output is None and rotates:
-        raise UsageProblem("--rotate and --keep need a file to record into", "-o run.jsonl.gz names one")
-    if output is not None and is_stdout(output):
-        if os.isatty(1):
-            raise UsageProblem("standard output is a terminal", "pipe it: pgtop-tune record -o - | pgtop-tune replay -")
-        output = STDOUT
-    if output is not None and is_stream(output) and rotates:
-        raise UsageProblem("--rotate and --keep need a file to record into", f"{output} is none")
-    resolving = begin_resolving(request.words)
-    from pgtop_tune.cli.commands.recordings.recording import record_into
+    output: Annotated[
+        Path | None,
+        Option(
+            "-o", "--output", metavar="FILE", help="The recording; .gz or .zst compresses it. - is standard output."
+        ),
+    ] = None
+    rotate: Annotated[
+        list[str] | None,
+        Option(
+            "--rotate",
+            metavar="SIZE|TIME",
+            help="Start a new file after this time or size: 1h, 500MB. Names get the time (UTC).",
+        ),
+    ] = None
+    keep: Annotated[
+        list[str] | None,
+        Option(
+            "--keep", metavar="N|SIZE|TIME", help="Keep rotated files up to this number, size or age: 24, 20GB, 7d."
+        ),
+    ] = None
+    seconds: Annotated[float | None, Option("--seconds", min=0.2, help="Duration (default: until Ctrl-C).")] = None
+    quiet: Annotated[bool, Option("-q", "--quiet", help="Print no line per second.")] = False
+    openmetrics: options.OpenMetrics = ""
+    statements: options.ScrapedStatements = 0
+    connection: ConnectionWords = ConnectionWords()
+    interval: options.Interval = 1.0
+    session: RecordSessionWords = RecordSessionWords()
+    no_query_text: options.NoQueryText = False
 
-    sys.exit(record_into(output, resolving, request))
+
+class ExportFormat(StrEnum):
+    """Format of an export."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    OPENMETRICS = "openmetrics"
 
 
-def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, plain or compressed.")],
-    *,
-    request: ExportRequest,
-) -> None:
+class ExportRequest(Struct, frozen=True):
     """Write the numbers of a recording as CSV, Parquet or OpenMetrics.
 
     CSV and Parquet are tidy: one row per frame, metric and labels with value, unit, and the reason for a missing
@@ -73,17 +90,80 @@ def export(
     pgtop-tune export run.jsonl.gz -o run.parquet  ·
     pgtop-tune export run.jsonl.gz --every 15s -o run.om
     """
-    from pgtop_tune.cli.commands.recordings.exporting import export_from
 
-    export_from(file, request)
+    file: Annotated[Path, Argument(metavar="FILE", help="A recording, plain or compressed.")]
+
+    format: Annotated[
+        ExportFormat | None, Option("--format", help="Default: by the extension of OUT (.csv, .parquet, .om), or csv.")
+    ] = None
+    output: Annotated[
+        Path | None,
+        Option(
+            "-o", "--output", metavar="OUT", help="A new file; .csv.gz and .om.gz compress. - (the default) is stdout."
+        ),
+    ] = None
+    since: Annotated[
+        str, Option("--from", metavar="MOMENT", help="First time: 3m, 12:40, -5m or 5m ago (before the end), start.")
+    ] = "start"
+    until: Annotated[str, Option("--until", metavar="MOMENT", help="Last time; +2m counts from the first one.")] = "end"
+    every: Annotated[
+        str | None, Option("--every", metavar="TIME", help="One frame every 15s or 1m instead of every frame.")
+    ] = None
+    metrics: Annotated[
+        list[str] | None,
+        Option(
+            "--metrics",
+            metavar="NAMES",
+            help="Only these metrics: server.tps,host.disk.*; also metrics left out by default: pg_stat_io.*. "
+            "Repeatable.",
+        ),
+    ] = None
+    wide: Annotated[bool, Option("--wide", help="CSV with one row per frame and one column per series.")] = False
+    force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False
 
 
-def compare(
-    a: Annotated[Path, typer.Argument(metavar="A", help=SOURCE)],
-    b: Annotated[list[Path], typer.Argument(metavar="B...", help="Sides to compare with A.")],
-    *,
-    request: CompareRequest,
-) -> None:
+SOURCE: Final = (
+    "A recording, a window of one (run.jsonl@3m..5m), a record of `bench run` (JSON), or a directory of records."
+)
+
+_UnderTest = Annotated[
+    list[str] | None,
+    Option(
+        "--under-test",
+        metavar="NAME",
+        help="A fact of the fingerprint, or a group of them (machine, system, server, parameters, data, load, all), "
+        "that the comparison is about; repeatable. Settings always are.",
+    ),
+]
+As = Annotated[
+    Contract | None,
+    Option(
+        "--as",
+        help="The question: only this may vary (config: parameters and kernel settings; storage: disks, file systems, "
+        "mounts; machine; major: version and its defaults; repeat: nothing). Anything else that differs refuses the "
+        "verdict, with exit status 8. --under-test adds to it.",
+    ),
+]
+FailIf = Annotated[
+    list[str] | None,
+    Option(
+        "--fail-if",
+        metavar="CONDITION",
+        help="Exit status 7 if the condition holds, 8 if it cannot be decided: 'tps < -5%', 'p99 > 10%'; repeatable.",
+    ),
+]
+
+
+class CompareOptions(Struct, frozen=True):
+    """The options of a comparison."""
+
+    fail_if: FailIf = None
+    under_test: _UnderTest = None
+    contract: As = None
+    format: Annotated[TableFormat, Option("--format", help="Format of the comparison on stdout.")] = TableFormat.TEXT
+
+
+class CompareRequest(CompareOptions, frozen=True, kw_only=True):
     """Compare recordings or runs: fingerprint, effects with 95 % intervals, verdicts, waits.
 
     Compares every B with A, load by load. A verdict of better or worse needs four steady runs on each side; with fewer,
@@ -98,22 +178,64 @@ def compare(
     pgtop-tune compare --as config runs/default runs/tuned  ·
     pgtop-tune compare --as repeat monday.jsonl.gz tuesday.jsonl.gz
     """
-    from pgtop_tune.cli.commands.recordings.comparing import compare_files
 
-    sys.exit(compare_files((a, *b), request))
+    a: Annotated[Path, Argument(metavar="A", help=SOURCE)]
+    b: Annotated[list[Path], Argument(metavar="B...", help="Sides to compare with A.")]
 
 
-def report(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="A [B...]",
-            help="Recordings, records of `bench run`, or directories of records; the others are compared with A.",
-        ),
-    ],
-    *,
-    request: ReportRequest,
-) -> None:
+BaselineArgument = Annotated[str, Argument(metavar="NAME", help="Name of the baseline.")]
+
+
+class SaveRequest(Struct, frozen=True):
+    """Save a run with its environment under a name; more runs may follow.
+
+    Example: pgtop-tune baseline save go-live run.jsonl.gz --note "new storage"
+    """
+
+    name: BaselineArgument
+    file: Annotated[
+        Path, Argument(metavar="FILE", help="A recording with a run, a record of `bench run`, or a directory.")
+    ]
+    note: Annotated[str, Option("--note", metavar="TEXT", help="Note to save with the run.")] = ""
+
+
+class BaselinesRequest(Struct, frozen=True):
+    """List the baselines; with a name, list its runs and the changes of their level.
+
+    Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
+    """
+
+    name: Annotated[str, Argument(metavar="[NAME]", help="Only this baseline, run by run.")] = ""
+    format: Annotated[Format, Option("--format", help="text, or one JSON array.")] = Format.TEXT
+
+
+class BaselineRequest(Struct, frozen=True):
+    """Repeat the measurement of a baseline, and report the changes.
+
+    Repeats the loads of the baseline's run, with the housekeeping of `bench run`, or takes a newer recording or
+    record. With many saved runs, it names the times at which a figure's level changed.
+
+    Examples: pgtop-tune baseline check go-live -d bench --save  ·
+    pgtop-tune baseline check go-live today.jsonl.gz --fail-if 'tps < -5%'
+    """
+
+    name: BaselineArgument
+    file: Annotated[
+        Path | None, Argument(metavar="[FILE]", help="A newer run (default: repeat the load; needs -d).")
+    ] = None
+
+    against: Annotated[str, Option("--against", metavar="first|last", help="Run of the baseline to compare with.")] = (
+        "first"
+    )
+    keep: Annotated[bool, Option("--save", help="Add the new run to the baseline.")] = False
+    note: Annotated[str, Option("--note", metavar="TEXT", help="Note to save with the run.")] = ""
+    comparison: CompareOptions = CompareOptions()
+    profiles: options.ProfilesDirectory = None
+    pgbench: options.Pgbench = None
+    connection: ConnectionOptions = ConnectionOptions()
+
+
+class ReportRequest(Struct, frozen=True):
     """Write a report: verdicts, tables, charts, events and the environment, in one file.
 
     An HTML report is self-contained: charts are SVG, the mouse shows the figures of a moment, and nothing is loaded
@@ -123,76 +245,40 @@ def report(
     pgtop-tune report before.jsonl.gz after.jsonl.gz -o change.html --title "16 GB of max_wal_size"  ·
     pgtop-tune report runs/default runs/tuned runs/extreme -o tuning.md
     """
-    from pgtop_tune.cli.commands.recordings.comparing import write_report
 
-    write_report(files, request)
-
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the baseline.")]
-
-
-def save(
-    name: Name,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A recording with a run, a record of `bench run`, or a directory."),
-    ],
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Note to save with the run.")] = "",
-) -> None:
-    """Save a run with its environment under a name; more runs may follow.
-
-    Example: pgtop-tune baseline save go-live run.jsonl.gz --note "new storage"
-    """
-    from pgtop_tune.cli.commands.recordings.comparing import save_baseline
-
-    save_baseline(name, file, note)
-
-
-def list_baselines(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Only this baseline, run by run.")] = "",
-    format: Annotated[Format, typer.Option("--format", help="text, or one JSON array.")] = Format.TEXT,
-) -> None:
-    """List the baselines; with a name, list its runs and the changes of their level.
-
-    Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
-    """
-    from pgtop_tune.cli.commands.recordings.comparing import say_baselines
-
-    say_baselines(name, format)
-
-
-def check(
-    *,
-    name: Name,
-    file: Annotated[
+    files: Annotated[
+        list[Path],
+        Argument(
+            metavar="A [B...]",
+            help="Recordings, records of `bench run`, or directories of records; the others are compared with A.",
+        ),
+    ]
+    output: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="A newer run (default: repeat the load; needs -d)."),
-    ] = None,
-    request: BaselineRequest,
-) -> None:
-    """Repeat the measurement of a baseline, and report the changes.
-
-    Repeats the loads of the baseline's run, with the housekeeping of `bench run`, or takes a newer recording or
-    record. With many saved runs, it names the times at which a figure's level changed.
-
-    Examples: pgtop-tune baseline check go-live -d bench --save  ·
-    pgtop-tune baseline check go-live today.jsonl.gz --fail-if 'tps < -5%'
-    """
-    from pgtop_tune.cli.commands.recordings.comparing import check_baseline
-
-    sys.exit(check_baseline(name, file, request))
+        Option("-o", "--output", metavar="FILE", help="FILE.html or FILE.md; a new file. - is HTML on stdout."),
+    ] = None
+    title: Annotated[str, Option("--title", metavar="TEXT", help="Heading of the report.")] = ""
+    under_test: _UnderTest = None
+    force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False
 
 
-baseline: Final = typer.Typer(
-    help="Save runs under a name, and compare with them later.",
-    epilog=(
-        "Examples:  pgtop-tune baseline save go-live run.jsonl.gz  ·  pgtop-tune baseline check go-live -d bench  ·  "
-        "pgtop-tune baseline list"
-    ),
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["--help"]},
-)
-COMMANDS: Final = (("save", save), ("list", list_baselines), ("check", check))
-for _name, _command in COMMANDS:
-    register(baseline, _name, _command)
+def record(request: RecordRequest) -> int:
+    """Record a server, and return the exit status. Raises as `recording.record_into`, and UsageProblem for options."""
+    from pgtop_tune.recording.outlet import STDOUT, is_stdout, is_stream
+
+    output, rotates = request.output, bool(request.rotate or request.keep)
+    if output is None and not request.openmetrics:
+        raise UsageProblem("no file to record into", "-o run.jsonl.gz names one")
+    if output is None and rotates:
+        raise UsageProblem("--rotate and --keep need a file to record into", "-o run.jsonl.gz names one")
+    if output is not None and is_stdout(output):
+        if os.isatty(1):
+            raise UsageProblem("standard output is a terminal", "pipe it: pgtop-tune record -o - | pgtop-tune replay -")
+        output = STDOUT
+    if output is not None and is_stream(output) and rotates:
+        raise UsageProblem("--rotate and --keep need a file to record into", f"{output} is none")
+    # The address is resolved beside the imports.
+    resolving = begin_resolving(request.connection)
+    from pgtop_tune.cli.commands.recordings.recording import record_into
+
+    return record_into(output, resolving, request)

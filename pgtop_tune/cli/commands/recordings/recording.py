@@ -1,4 +1,4 @@
-"""Records a server without a screen, and serves its numbers to Prometheus."""
+"""The recording of a server without a screen, and its numbers for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.base.errors import ConnectionProblem, PasswordNeeded, RecordingProblem, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.commands.recordings.request import RecordRequest
-from pgtop_tune.cli.connecting import ask_password, can_ask
+from pgtop_tune.cli.commands.recordings import RecordRequest
+from pgtop_tune.cli.connections import ask_password, can_ask
 from pgtop_tune.cli.headless import LinePrinter, run_engine
-from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.memory import give_back, one_heap
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.recording.files import parse_rotation
@@ -27,35 +27,30 @@ if TYPE_CHECKING:
     from pgtop_tune.export.endpoint import Exposition
     from pgtop_tune.postgres.server.resolving import Resolving
 
-# The numbers for Prometheus beside a session without a screen.
-
 
 @contextmanager
-def scraping(words: str, statements: int, interval_s: float) -> Iterator[Exposition | None]:
-    """An endpoint for as long as the block runs.
+def scraping(where: str, statements: int, interval_s: float) -> Iterator[Exposition | None]:
+    """Serve numbers to Prometheus, and yield their sink for the engine; None without an address.
 
     Args:
-        words: The address; "" is none.
-        statements: So many entries of pg_stat_statements are told of.
-        interval_s: Between two looks.
-
-    Returns:
-        A sink for the engine; None without an address.
+        where: The address; "" is none.
+        statements: Number of entries of pg_stat_statements on the page.
+        interval_s: Between two samples.
 
     Raises:
-        UsageProblem: The address cannot be had, or is missing.
+        UsageProblem: The address is missing or in use.
     """
-    if not (words or statements):
+    if not (where or statements):
         yield None
         return
     from pgtop_tune.export.endpoint import LOOPBACK, PATH, PORT, Exposition, MetricsEndpoint, address
 
-    if not words:
+    if not where:
         raise UsageProblem(
             "--statements needs --openmetrics", f"--openmetrics {LOOPBACK}:{PORT} is where Prometheus scrapes"
         )
     numbers = Exposition(interval_s, statements)
-    endpoint = MetricsEndpoint(address(words), numbers.page)
+    endpoint = MetricsEndpoint(address(where), numbers.page)
     tell(f"numbers for Prometheus: http://{endpoint.where}{PATH}")
     if not endpoint.where.is_loopback:
         tell("without password and encryption: every client that reaches this address can read them")
@@ -66,10 +61,10 @@ def scraping(words: str, statements: int, interval_s: float) -> Iterator[Exposit
 
 
 def record_into(output: Path | None, resolving: Resolving, request: RecordRequest) -> int:
-    """Record until a signal, or for a time; return the exit status.
+    """Record until a signal, or for a time, and return the exit status.
 
     Args:
-        output: None for numbers alone.
+        output: None serves numbers without a recording.
 
     Raises:
         PgtopError: The server never answered, or the recording cannot be written.
@@ -99,13 +94,13 @@ async def _record(
         printer = LinePrinter(say)
         if not (request.quiet or output == STDOUT):
             session.engine.attach(printer)
-        session.engine.attach(RecordingTeller(recorder, tell))
+        session.engine.attach(RecordingReporter(recorder, tell))
         try:
             async with pending_looked_after(session.parameters, session.machine, None, tell):
                 await run_engine(session.engine, request.seconds)
             break
         except PasswordNeeded:
-            if request.words.no_password or not can_ask():
+            if request.connection.no_password or not can_ask():
                 raise
             conninfo = conninfo.with_password(ask_password(conninfo.user))
         finally:
@@ -128,38 +123,31 @@ async def _record(
     return 0
 
 
-# Says on the way that a recording cannot be written, how many frames that has cost, and that it goes on.
-
 _FEW: Final = 10
-"""So many lost frames are said again, and from then on twice as many each time."""
+"""Number of lost frames that is reported again; then each number that is twice the last one."""
 
 
-class RecordingTeller:
-    """A sink that follows a recorder; attached after it.
-
-    Args:
-        recorder: Whose files these are.
-        tell: Takes a line.
-    """
+class RecordingReporter:
+    """A sink after a recorder: reports that the recording cannot be written, the frames lost, and that it continues."""
 
     def __init__(self, recorder: Recorder, tell: Callable[[str], None]) -> None:
         self._recorder = recorder
         self._tell = tell
         self._problem = ""
         self._missing = 0
-        self._told = 0
+        self._reported = 0
         self._removed = 0
         self._path: Path | None = recorder.last_path
 
     def accept(self, step: Step) -> None:
-        """Tells what has changed since the step before."""
+        """Report changes since the step before."""
         recorder, state = self._recorder, self._recorder.state()
         if state.problem and state.problem != self._problem:
             self._tell(f"frames are lost until the recording can be written: {one_line(state.problem, 300)}")
-            self._told = state.missing
-        elif state.problem and state.missing >= max(self._told * 2, _FEW):
+            self._reported = state.missing
+        elif state.problem and state.missing >= max(self._reported * 2, _FEW):
             self._tell(f"{state.missing} frames are lost so far: {one_line(state.problem, 300)}")
-            self._told = state.missing
+            self._reported = state.missing
         elif self._problem and not state.problem:
             missing = recorder.frames_missing - self._missing
             self._tell(f"recording continues in {recorder.last_path}; {missing} frames are missing")
@@ -172,4 +160,4 @@ class RecordingTeller:
         self._problem, self._path = state.problem, recorder.last_path
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """See `FrameSink.close`."""

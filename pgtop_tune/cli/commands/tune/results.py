@@ -1,18 +1,17 @@
-"""`tune --show`, `--status` and `--apply`: what the journals of searches say."""
+"""Results of searches from their journals: `tune --show`, `--status` and `--apply`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
-from pgtop_tune.base.errors import PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.changes.machine.one_change import commands
 from pgtop_tune.changes.model.change import SYSTEM, WantedParameter, WantedSetting
 from pgtop_tune.changes.statements import statement
-from pgtop_tune.cli.changing import ChangeRequest, change
-from pgtop_tune.cli.connecting import ConnectionWords, can_ask, let_in
+from pgtop_tune.cli.connections import ConnectionWords
+from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.output import say, tell, write_chapters, write_text
-from pgtop_tune.cli.signals import answer_to, run_until_signalled
+from pgtop_tune.cli.parameter_changes import ChangeRequest, make_change, require_yes_to
 from pgtop_tune.experiment.plan.results import ExperimentLog, is_running
 from pgtop_tune.host.system_settings import is_sysctl
 from pgtop_tune.tuning.on_server.journal import KeptTuning, kept_tuning, replayed, tuning_directory, tunings
@@ -26,20 +25,18 @@ from pgtop_tune.tuning.on_server.report import (
 )
 from pgtop_tune.tuning.protocol import SearchEnding, SearchResult
 
-_LAST: Final = "last"
 
-
-def directory_named(words: str) -> Path:
-    """The directory of a search: its id, or "last". Raises a UsageProblem where there is none."""
-    return tuning_directory("" if words == _LAST else words)
+def directory_named(name: str) -> Path:
+    """Return the directory of a search, by its id or "last". Raises UsageProblem where there is none."""
+    return tuning_directory("" if name == "last" else name)
 
 
 def list_tunings() -> None:
-    """All searches, two lines each."""
-    found = tunings()
-    if not found:
+    """Print two lines for each search."""
+    directories = tunings()
+    if not directories:
         say("no searches")
-    for directory in found:
+    for directory in directories:
         try:
             for line in _status(directory):
                 say(line)
@@ -54,10 +51,13 @@ def _status(directory: Path) -> list[str]:
 
 
 def show_tuning(directory: Path, output: Path | None, *, force: bool) -> None:
-    """The result, or how far it is; into a file where one is named.
+    """Print the result or the progress of a search, or write a file.
+
+    Args:
+        output: A report, or a script of SQL; None prints to stdout.
 
     Raises:
-        UsageProblem: A file that is there already, or of another kind; a report of a search without a result.
+        UsageProblem: The file exists already, or is of another kind; the search has no result for a report.
     """
     kept = kept_tuning(directory)
     result = kept.result
@@ -78,12 +78,12 @@ def show_tuning(directory: Path, output: Path | None, *, force: bool) -> None:
         say(line)
 
 
-def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
-    """Makes the values of a confirmed result permanent, as one change set; the exit status.
+def apply_result(connection: ConnectionWords, directory: Path, *, yes: bool) -> int:
+    """Make the values of a confirmed result permanent as one change set, and return the exit status.
 
     Raises:
-        UsageProblem: There is nothing to apply, or nobody to ask.
-        ServerProblem: Nobody says yes.
+        UsageProblem: The result was applied before, or there is no terminal to ask on.
+        ServerProblem: The operator does not say yes.
     """
     kept = kept_tuning(directory)
     result = kept.result
@@ -94,38 +94,34 @@ def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
         raise UsageProblem(f"{kept.id} was applied already", "`pgtop-tune revert --list` shows the change set")
     for name, value in result.values.items():
         say(f"{name}: {result.start[name]} → {value}")
-    if not yes:
-        if not can_ask():
-            raise UsageProblem(f"{len(result.values)} changes need a confirmation", "pass --yes without a terminal")
-        if answer_to(f"apply these {len(result.values)} changes? [y/N] ").lower() not in ("y", "yes"):
-            raise ServerProblem("nothing was changed")
-    restart = {each.name for each in kept.plan.space.dimensions if each.restart}
-    of_server, of_machine = _halves(kept, result)
-    lasting = bool(of_machine) and all(is_sysctl(name) for name in of_machine)
-    asked = ChangeRequest(
-        wanted=tuple(WantedParameter(name, value, SYSTEM) for name, value in of_server.items()),
-        settings=tuple(WantedSetting(name, value) for name, value in of_machine.items()),
+    require_yes_to(len(result.values), yes=yes)
+    restart = {knob.name for knob in kept.plan.space.dimensions if knob.restart}
+    parameters, settings = _halves(kept, result)
+    lasting = bool(settings) and all(map(is_sysctl, settings))
+    request = ChangeRequest(
+        parameters=tuple(WantedParameter(name, value, SYSTEM) for name, value in parameters.items()),
+        settings=tuple(WantedSetting(name, value) for name, value in settings.items()),
         persist=lasting,
         reason=f"tune {kept.id}",
-        restart=not restart.isdisjoint(of_server),
+        restart=not restart.isdisjoint(parameters),
         yes=yes,
     )
-    code = let_in(words, lambda conninfo: run_until_signalled(change(conninfo, asked)))
-    if code == 0:
+    status = make_change(connection, request)
+    if status == ExitCode.OK:
         with ExperimentLog(directory) as log:
             log.write("applied")
-        if of_machine and not lasting:
+        if settings and not lasting:
             tell(
                 "the machine's settings last until the next boot: the script of --show has the commands that keep them"
             )
-        if not asked.restart and not restart.isdisjoint(of_machine):
+        if not request.restart and not restart.isdisjoint(settings):
             tell("the server takes huge pages when it is restarted")
-    return code
+    return status
 
 
 def _halves(kept: KeptTuning, result: SearchResult) -> tuple[dict[str, str], dict[str, str]]:
-    """The values found, of the server and of its machine."""
-    machine = {each.name for each in kept.plan.space.dimensions if each.machine}
+    """Return the values of the result for the server, and those for its machine."""
+    machine = {knob.name for knob in kept.plan.space.dimensions if knob.machine}
     return (
         {name: value for name, value in result.values.items() if name not in machine},
         {name: value for name, value in result.values.items() if name in machine},
@@ -135,8 +131,7 @@ def _halves(kept: KeptTuning, result: SearchResult) -> tuple[dict[str, str], dic
 def _script(kept: KeptTuning, result: SearchResult) -> list[str]:
     if not result.values or result.confirmed is None:
         return []
-
-    of_server, of_machine = _halves(kept, result)
-    statements = [statement(name, value) for name, value in of_server.items()]
-    shell = [line for name, value in of_machine.items() for line in commands(name, value, survive=True)]
+    parameters, settings = _halves(kept, result)
+    statements = [statement(name, value) for name, value in parameters.items()]
+    shell = [line for name, value in settings.items() for line in commands(name, value, survive=True)]
     return script(statements, shell, f"{kept.request.objective or SAME_MIX_WORDS}: {interval_words(result.confirmed)}")

@@ -1,11 +1,11 @@
-"""`tune` put together: the watched server, the load, the search, and where its result goes."""
+"""`tune`: a search on one server or on several, and the output of its result."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,26 +15,32 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.commands.experiment.request import check_for_workers
-from pgtop_tune.cli.commands.experiment.workers import Asked, Described, answers_of_all, check_alike, to_the_end
-from pgtop_tune.cli.commands.tune.request import TuneRequest
-from pgtop_tune.cli.commands.tune.results import apply_result, directory_named
+from pgtop_tune.cli.commands.experiment import check_for_workers
+from pgtop_tune.cli.commands.experiment.workers import (
+    UnitOptions,
+    WorkerServer,
+    answers_of_all,
+    check_alike,
+    finished,
+    remaining_workers,
+)
+from pgtop_tune.cli.commands.tune import TuneRequest
+from pgtop_tune.cli.commands.tune.results import apply_result, directory_named, list_tunings, show_tuning
 from pgtop_tune.cli.commands.tune.session import (
     Beginning,
     SearchRequest,
     TuningSession,
     beginning,
     evaluator_of,
-    objective_of,
     opened_session,
     until_nothing_pends,
 )
+from pgtop_tune.cli.detached import start_detached
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.load_targets import first_answer
-from pgtop_tune.cli.options import for_seconds
+from pgtop_tune.cli.options import LiveOptions, for_seconds
 from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.wiring import first_answer
 from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, new_directory
 from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.switchback.state import SwitchbackState
@@ -58,68 +64,72 @@ from pgtop_tune.tuning.on_server.run import RunParts, ServersParts, TuningOnServ
 from pgtop_tune.tuning.protocol import SearchEnding, SearchResult
 from pgtop_tune.tuning.search import Evaluation, Outcome
 
-# `tune --workers`: a search on several servers alike, one worker beside each.
-
 _SHORTEST_BLOCK_S: Final = 2.0
 _UNIT_S: Final = 45.0
-"""What an evaluation takes beside its blocks, as assumed: a session, a load that gets steady."""
+"""Assumed time of an evaluation beside its blocks: for a session, and for a steady load."""
 
 
-class _Begun(Described, frozen=True, kw_only=True):
+class _WorkerBeginning(WorkerServer, frozen=True, kw_only=True):
     beginning: Beginning
     machine: str
 
 
-async def tune_on_workers(request: TuneRequest, search: SearchRequest, asked: Asked) -> tuple[int, Path | None]:
-    """Makes a search; the exit status, and the directory of its journal.
+async def tune_on_workers(
+    request: TuneRequest, search: SearchRequest, unit_options: UnitOptions
+) -> tuple[int, Path | None]:
+    """Search on several servers alike, a worker beside each; return the exit status, and the journal's directory.
 
     Raises:
-        PgtopError: No workers, servers that differ, or it cannot go on; nothing stays changed.
+        PgtopError: There are no workers, servers differ, or the search cannot go on; nothing stays changed.
     """
     search.check()
     if request.allow_restart and not request.yes:
         raise UsageProblem(
             "restarts of several servers need a confirmation", "pass --yes, or leave --allow-restart out"
         )
-    workers = await DaskWorkers.connected(request.workers)
-    try:
-        found = await _begun(workers, search, asked)
-        servers, first = tuple(found), next(iter(found.values())).beginning
-        several = max(1.0, len(servers) / 2.0)
+    async with aclosing(await DaskWorkers.connected(request.workers)) as workers:
+        beginnings = await _beginnings(workers, search, unit_options)
+        servers, first = tuple(beginnings), next(iter(beginnings.values())).beginning
+        parallel = max(1.0, len(servers) / 2.0)
         plan = replace(
             first.plan,
-            cost=(first.plan.cost + _UNIT_S) / several,
-            restart_cost=(first.plan.restart_cost + _UNIT_S) / several,
-            machine_cost=(first.plan.machine_cost + _UNIT_S) / several,
+            cost=(first.plan.cost + _UNIT_S) / parallel,
+            restart_cost=(first.plan.restart_cost + _UNIT_S) / parallel,
+            machine_cost=(first.plan.machine_cost + _UNIT_S) / parallel,
         )
         directory = new_directory("tune")
         with ExperimentLog(directory) as log:
             write_first(log, "", first.request, plan, first.guards, first.left_out, workers=servers)
-            for name, why in first.left_out:
-                tell(f"{name}: not searched: {why}")
-            return await _searched(workers, kept_tuning(directory), log, servers, asked, request.stop_file), directory
-    finally:
-        await workers.aclose()
+            _tell_left_out(first.left_out)
+            kept = kept_tuning(directory)
+            return await _searched(workers, kept, log, servers, unit_options, request.stop_file), directory
 
 
-async def resume_on_workers(request: TuneRequest, directory: Path, asked: Asked) -> tuple[int, Path | None]:
-    """Goes on with a search. Raises as `tune_on_workers`."""
+def _tell_left_out(left_out: Iterable[tuple[str, str]]) -> None:
+    for name, reason in left_out:
+        tell(f"{name}: not searched: {reason}")
+
+
+async def resume_on_workers(
+    request: TuneRequest, directory: Path, unit_options: UnitOptions
+) -> tuple[int, Path | None]:
+    """Continue a search. Raises as `tune_on_workers`."""
     with ExperimentLog(directory) as log:
-        kept = kept_tuning(directory)
-        if kept.ended == COMPLETE:
-            raise UsageProblem(f"{kept.id} is complete", f"`pgtop-tune tune --show {kept.id}` shows it")
+        kept = _resumable(directory)
         if not kept.workers:
             raise UsageProblem(f"{kept.id} runs on one server", "leave --workers out")
-        workers = await DaskWorkers.connected(request.workers)
-        try:
-            there = await workers.servers()
-            servers = tuple(name for name in kept.workers if name in there)
-            if not servers:
-                raise UsageProblem(f"none of its workers is there: {', '.join(kept.workers)}", "start them again")
+        async with aclosing(await DaskWorkers.connected(request.workers)) as workers:
+            servers = remaining_workers(kept.workers, await workers.servers())
             log.write("resumed")
-            return await _searched(workers, kept, log, servers, asked, request.stop_file), directory
-        finally:
-            await workers.aclose()
+            return await _searched(workers, kept, log, servers, unit_options, request.stop_file), directory
+
+
+def _resumable(directory: Path) -> KeptTuning:
+    """Return a search that is not complete. Raises UsageProblem for a complete one."""
+    kept = kept_tuning(directory)
+    if kept.ended == COMPLETE:
+        raise UsageProblem(f"{kept.id} is complete", f"`pgtop-tune tune --show {kept.id}` shows it")
+    return kept
 
 
 async def _searched(
@@ -127,13 +137,13 @@ async def _searched(
     kept: KeptTuning,
     log: ExperimentLog,
     servers: Sequence[str],
-    asked: Asked,
+    unit_options: UnitOptions,
     stop_file: Path | None,
 ) -> int:
     plan, request = to_builtins(kept.plan), to_builtins(kept.request)
 
-    async def measure(server: str, wanted: Evaluation) -> Outcome:
-        unit = asked.request("evaluation", plan=plan, request=request, evaluation=to_builtins(wanted))
+    async def measure(server: str, evaluation: Evaluation) -> Outcome:
+        unit = unit_options.request("evaluation", plan=plan, request=request, evaluation=to_builtins(evaluation))
         return _outcome(await workers.run(server, unit), server)
 
     parts = ServersParts(measure=measure, servers=workers.servers, stop_file=stop_file, tell=tell)
@@ -152,55 +162,72 @@ async def _searched(
 
 
 def _outcome(data: bytes, server: str) -> Outcome:
-    """Raises KnobsChanged or ConditionsChanged where the worker says so, UnitFailed where it cannot be read."""
-    found: KnobsChanged | ConditionsChanged
+    """Return a worker's outcome. Raises KnobsChanged and ConditionsChanged as the worker, UnitFailed if unreadable."""
+    interruption: KnobsChanged | ConditionsChanged
     try:
         answer: Mapping[str, Any] = json.loads(data)["answer"]
         if "outcome" in answer:
             return convert(answer["outcome"], Outcome)
         if "conditions" in answer:
-            found = ConditionsChanged(convert(answer["conditions"], Change))
+            interruption = ConditionsChanged(convert(answer["conditions"], Change))
         else:
-            found = KnobsChanged(convert(answer["changed"], tuple[str, ...]))
+            interruption = KnobsChanged(convert(answer["changed"], tuple[str, ...]))
     except (ValueError, KeyError, TypeError, msgspec.ValidationError) as problem:
         raise UnitFailed(f"{server}: the answer cannot be read: {problem}", "run the same version everywhere") from None
-    raise found
+    raise interruption
 
 
-async def _begun(workers: DaskWorkers, search: SearchRequest, asked: Asked) -> Mapping[str, _Begun]:
+async def _beginnings(
+    workers: DaskWorkers, search: SearchRequest, unit_options: UnitOptions
+) -> Mapping[str, _WorkerBeginning]:
+    """Return the beginning of a search by server.
+
+    Raises:
+        UsageProblem: Servers differ, or share a machine of which the search would change a setting.
+    """
     tell("looking at the servers under the load")
-    found = await answers_of_all(workers, asked.request("search", search=to_builtins(search)), _Begun)
-    check_alike(found, _decides)
-    _check_machines(found)
-    return found
-
-
-def _check_machines(found: Mapping[str, _Begun]) -> None:
-    """Raises UsageProblem for a setting of the machine where servers share one."""
-    machines = [each.machine for each in found.values()]
-    first = next(iter(found.values()))
-    settings = [each.name for each in first.beginning.plan.space.dimensions if each.machine]
-    if settings and len(set(machines)) < len(machines):
+    unit = unit_options.request("search", search=to_builtins(search))
+    beginnings = await answers_of_all(workers, unit, _WorkerBeginning)
+    check_alike(beginnings, _conditions)
+    machines = {worker.machine for worker in beginnings.values()}
+    first = next(iter(beginnings.values()))
+    settings = [knob.name for knob in first.beginning.plan.space.dimensions if knob.machine]
+    if settings and len(machines) < len(beginnings):
         raise UsageProblem(
             f"{settings[0]} is one value for a machine, and several of these servers share one",
             "search parameters alone, or one server",
         )
+    return beginnings
 
 
-def _decides(found: _Begun) -> dict[str, Any]:
-    plan, guards = found.beginning.plan, found.beginning.guards
-    space = plain(plan.space)
-    parameters = {name: each.shown for name, each in guards.parameters.items()}
-    return {"knobs": space, "parameters": parameters, "left out": [name for name, _ in found.beginning.left_out]}
+def _conditions(worker: _WorkerBeginning) -> dict[str, Any]:
+    """Return the conditions that must be equal on all servers."""
+    beginning = worker.beginning
+    parameters = {name: parameter.shown for name, parameter in beginning.guards.parameters.items()}
+    left_out = [name for name, _ in beginning.left_out]
+    return {"knobs": plain(beginning.plan.space), "parameters": parameters, "left out": left_out}
 
 
-def searched(request: TuneRequest) -> int:
-    """Make a search or go on with one, apply its result where that is asked for, and return the exit status.
+def run_tune(request: TuneRequest) -> int:
+    """Search, continue a search, or show its result; apply the result on request; return the exit status.
 
     Raises:
-        UsageProblem: Options that contradict each other.
-        PgtopError: It could not begin, or cannot go on; nothing stays changed.
+        UsageProblem: Options contradict each other.
+        PgtopError: The search could not begin, or cannot go on; nothing stays changed.
     """
+    if request.status:
+        list_tunings()
+        return ExitCode.OK
+    if request.show:
+        directory = directory_named(request.show)
+        if request.apply:
+            return apply_result(request.connection, directory, yes=request.yes)
+        show_tuning(directory, request.output, force=request.force)
+        return ExitCode.OK
+    if request.output is not None:
+        raise UsageProblem("-o belongs to --show", "`pgtop-tune tune --show last -o tune.html`")
+    if request.detach:
+        return start_detached(["tune"])
     session, against_load = request.session, request.against_load or request.watch
     live = session.live()
     if request.workers:
@@ -213,101 +240,92 @@ def searched(request: TuneRequest) -> int:
         check_for_workers(request.connection)
     if request.watch and (request.apply or request.allow_restart):
         raise UsageProblem("--watch makes proposals, without restarts", "leave --apply and --allow-restart out")
-    asked = Asked(profiles=request.profiles, pgbench=session.pgbench, allow_unsafe=False)
-    code, directory = (
-        to_the_end(_on_workers(request, asked)) if request.workers else asyncio.run(_on_one_server(request, live))
-    )
-    if request.apply and directory is not None and code == 0:
-        return apply_result(request.connection, directory, yes=request.yes)
-    return code
+    if request.workers:
+        status, kept_in = finished(_on_workers(request))
+    else:
+        status, kept_in = asyncio.run(resume(request, live) if request.resume else tune(request, live))
+    if request.apply and kept_in is not None and status == ExitCode.OK:
+        return apply_result(request.connection, kept_in, yes=request.yes)
+    return status
 
 
-async def _on_workers(request: TuneRequest, asked: Asked) -> tuple[int, Path | None]:
+async def _on_workers(request: TuneRequest) -> tuple[int, Path | None]:
+    unit_options = UnitOptions(profiles=request.profiles, pgbench=request.session.pgbench, allow_unsafe=False)
     if request.resume:
-        return await resume_on_workers(request, directory_named(request.resume), asked)
-    return await tune_on_workers(request, _search_of(request), asked)
+        return await resume_on_workers(request, directory_named(request.resume), unit_options)
+    return await tune_on_workers(request, _search_of(request), unit_options)
 
 
-async def _on_one_server(request: TuneRequest, live: LiveOptions) -> tuple[int, Path | None]:
-    if request.resume:
-        return await resume(request, live, directory_named(request.resume))
-    return await tune(request, live, _search_of(request))
-
-
-def _search_of(wanted: TuneRequest) -> SearchRequest:
-    """Raises UsageProblem for times that cannot be used."""
-    budget_s = for_seconds(wanted.budget, "--budget")
-    recovery_s = for_seconds(wanted.recovery_within, "--recovery-within")
-    block_s = for_seconds(wanted.block, "--block")
+def _search_of(request: TuneRequest) -> SearchRequest:
+    """Return the search of the options. Raises UsageProblem for times that cannot be used."""
+    budget_s = for_seconds(request.budget, "--budget")
+    recovery_s = for_seconds(request.recovery_within, "--recovery-within")
+    block_s = for_seconds(request.block, "--block")
     if budget_s is None or recovery_s is None or block_s is None or block_s < _SHORTEST_BLOCK_S:
         raise UsageProblem("--budget, --recovery-within or --block is no usable time", "pass 2h, 10m, 10s")
-    against_load, load = wanted.against_load or wanted.watch, wanted.load
-    request = TuningRequest(
-        profile="" if against_load else wanted.profile,
+    against_load, load = request.against_load or request.watch, request.load
+    tuning = TuningRequest(
+        profile="" if against_load else request.profile,
         clients=load.clients or 0,
         threads=load.threads,
         protocol=load.protocol or "",
         rate_per_s=load.rate,
-        objective="" if against_load else wanted.objective,
-        constraints=tuple(wanted.constraint or ()),
-        allow_restart=wanted.allow_restart,
+        objective="" if against_load else request.objective,
+        constraints=tuple(request.constraint or ()),
+        allow_restart=request.allow_restart,
         recovery_s=recovery_s,
         block_s=block_s,
     )
     return SearchRequest(
-        knobs=tuple(name.strip() for name in wanted.knobs.split(",") if name.strip()),
-        groups=tuple(wanted.group or ()),
+        knobs=tuple(name.strip() for name in request.knobs.split(",") if name.strip()),
+        groups=tuple(request.group or ()),
         budget_s=budget_s,
-        request=request,
-        engine=wanted.engine,
-        worth=wanted.worth / 100.0,
-        seed=wanted.seed,
+        request=tuning,
+        engine=request.engine,
+        worth=request.worth / 100.0,
+        seed=request.seed,
     )
 
 
-async def tune(wanted: TuneRequest, live: LiveOptions, search: SearchRequest) -> tuple[int, Path | None]:
-    """Makes a search; the exit status, and the directory of its journal.
+async def tune(request: TuneRequest, live: LiveOptions) -> tuple[int, Path | None]:
+    """Search; return the exit status, and the directory of the journal.
 
     Raises:
-        PgtopError: It could not begin, or cannot go on; nothing stays changed.
+        PgtopError: The search could not begin, or cannot go on; nothing stays changed.
     """
+    search = _search_of(request)
     search.check()
-    request = search.request
-    decides = objective_of(request)
-    session = await opened_session(wanted.connection, request, live, wanted.profiles, decides)
+    session = await opened_session(request.connection, search.request, live, request.profiles)
 
-    async def made() -> tuple[Path, KeptTuning]:
-        begun = await beginning(session, search)
+    async def begin() -> tuple[Path, KeptTuning]:
+        first = await beginning(session, search)
         directory = new_directory("tune")
         with ExperimentLog(directory) as log:
-            write_first(log, begun.server, begun.request, begun.plan, begun.guards, begun.left_out)
+            write_first(log, first.server, first.request, first.plan, first.guards, first.left_out)
         return directory, kept_tuning(directory)
 
-    return await _run(session, made, wanted)
+    return await _run(session, begin, request)
 
 
-async def resume(request: TuneRequest, live: LiveOptions, directory: Path) -> tuple[int, Path | None]:
-    """Goes on with a search. Raises as `tune`."""
-    kept = kept_tuning(directory)
-    if kept.ended == COMPLETE:
-        raise UsageProblem(f"{kept.id} is complete", f"`pgtop-tune tune --show {kept.id}` shows it")
+async def resume(request: TuneRequest, live: LiveOptions) -> tuple[int, Path | None]:
+    """Continue a search. Raises as `tune`."""
+    directory = directory_named(request.resume)
+    kept = _resumable(directory)
     if kept.workers:
         raise UsageProblem(f"{kept.id} runs on {', '.join(kept.workers)}", "pass --workers ADDRESS")
-    session = await opened_session(request.connection, kept.request, live, request.profiles, objective_of(kept.request))
+    session = await opened_session(request.connection, kept.request, live, request.profiles)
 
-    async def made() -> tuple[Path, KeptTuning]:
-        now = session.system_identifier()
-        if now and kept.server and now != kept.server:
+    async def begin() -> tuple[Path, KeptTuning]:
+        identifier = session.system_identifier()
+        if identifier and kept.server and identifier != kept.server:
             raise UsageProblem(f"{kept.id} belongs to another server, system {kept.server}", "connect to that server")
         return directory, kept
 
-    return await _run(session, made, request)
+    return await _run(session, begin, request)
 
 
 async def _run(
-    session: TuningSession,
-    begin: Callable[[], Awaitable[tuple[Path, KeptTuning]]],
-    request: TuneRequest,
+    session: TuningSession, begin: Callable[[], Awaitable[tuple[Path, KeptTuning]]], request: TuneRequest
 ) -> tuple[int, Path | None]:
     live = session.live
     done: list[tuple[Path, SearchResult]] = []
@@ -317,17 +335,18 @@ async def _run(
         await first_answer(live, session.keeper)
         try:
             while True:
-                # From the first look at the load on: two tuners would measure each other.
+                # Announced before the first look at the load: two tuners would measure each other.
                 async with _announced(session) as announced:
                     await until_nothing_pends(live.parameters)
                     directory, kept = await begin()
-                    for name, why in kept.left_out:
-                        tell(f"{name}: not searched: {why}")
+                    _tell_left_out(kept.left_out)
                     with ExperimentLog(directory) as log:
                         begun.append(directory)
                         result = await _search(session, announced, log, kept, request)
                 done.append((directory, result))
-                _say(session, directory, result)
+                for line in result_lines(result, session.objective_words):
+                    say(line)
+                tell(next_line(directory.name, result))
                 if request.resume or not request.watch:
                     return
                 tell("watching: the next search begins when the load has changed; Ctrl-C ends it")
@@ -343,24 +362,18 @@ async def _run(
             if len(begun) > len(done):
                 tell(f"stopped; `pgtop-tune tune --resume {begun[-1].name}` continues")
     if len(begun) > len(done) or not done:
-        code = ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
-        return code, begun[-1] if begun else None
+        status = ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
+        return status, begun[-1] if begun else None
     directory, result = done[-1]
     return ExitCode.CANNOT_TELL if result.ending is SearchEnding.REFUSED else ExitCode.OK, directory
 
 
-def _say(session: TuningSession, directory: Path, result: SearchResult) -> None:
-    for line in result_lines(result, SAME_MIX_WORDS if session.objective is None else session.objective.typed):
-        say(line)
-    tell(next_line(directory.name, result))
-
-
-class _Announced:
-    """The search as others see it.
+class _AnnouncedSearch:
+    """The search as other programs see it.
 
     Attributes:
         state: The newest.
-        file: Of the announcement.
+        file: The announcement.
     """
 
     def __init__(self, server: ServerKey | None) -> None:
@@ -369,9 +382,9 @@ class _Announced:
 
 
 @asynccontextmanager
-async def _announced(session: TuningSession) -> AsyncIterator[_Announced]:
-    """Raises a UsageProblem where another experiment runs on the server."""
-    announced = _Announced(server_of(session.keeper.frames[-1]))
+async def _announced(session: TuningSession) -> AsyncIterator[_AnnouncedSearch]:
+    """Announce a search. Raises UsageProblem where another experiment runs on the server."""
+    announced = _AnnouncedSearch(server_of(session.keeper.frames[-1]))
     session.live.engine.attach(announced.file)
     announced.file.begin()
     try:
@@ -384,29 +397,27 @@ async def _announced(session: TuningSession) -> AsyncIterator[_Announced]:
 
 
 async def _search(
-    session: TuningSession,
-    announced: _Announced,
-    log: ExperimentLog,
-    kept: KeptTuning,
-    request: TuneRequest,
+    session: TuningSession, announced: _AnnouncedSearch, log: ExperimentLog, kept: KeptTuning, request: TuneRequest
 ) -> SearchResult:
     if kept.events:
         log.write("resumed")
     tuning = replayed(kept)
-    shown = ShownTuning(kept, tuning)
+    displayed = ShownTuning(kept, tuning)
+
+    def announce() -> None:
+        announced.state = displayed.newest
+        announced.file.tick()
 
     def changed() -> None:
-        shown.changed()
-        announced.state = shown.newest
-        announced.file.tick()
+        displayed.changed()
+        announce()
 
-    def seen(state: SwitchbackState) -> None:
-        shown.take(state)
-        announced.state = shown.newest
-        announced.file.tick()
+    def take(state: SwitchbackState) -> None:
+        displayed.take(state)
+        announce()
 
-    announced.state = shown.newest
-    announced.file.switches([each.name for each in kept.plan.space.dimensions])
+    announced.state = displayed.newest
+    announced.file.switches([knob.name for knob in kept.plan.space.dimensions])
     parts = RunParts(
         answers=session.answers,
         load_runs=session.load_runs,
@@ -421,7 +432,7 @@ async def _search(
         kept.request.block_s,
         yes=request.yes,
         before_set=lambda set_id: log.write("set_began", set_id=set_id),
-        take_state=seen,
+        take=take,
     ) as evaluator:
         try:
             result = await TuningRun(tuning, log, evaluator, parts, kept.plan.seed).run()

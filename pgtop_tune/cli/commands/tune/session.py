@@ -1,4 +1,4 @@
-"""The watched server and the load of a search: what `tune` makes before its first evaluation."""
+"""The session of a search: the watched server, the load, the plan before the first evaluation, and the evaluator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -18,17 +19,14 @@ from pgtop_tune.advice.facts import AdviceFacts
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.base.errors import ConnectionProblem, HostProblem, LoadProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.base.units import counted
-from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
-from pgtop_tune.changes.change_sets import ChangeSets, WithRestart, check_up
-from pgtop_tune.changes.model.change import Terms
+from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.ports import ChangeControl, MachineControl
-from pgtop_tune.cli.changing import confirm, machine_of
-from pgtop_tune.cli.connecting import ConnectionWords, opened
-from pgtop_tune.cli.live_options import LiveOptions
-from pgtop_tune.cli.load_targets import targets
+from pgtop_tune.cli.connections import ConnectionWords, opened
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.output import tell
-from pgtop_tune.cli.wiring import LiveSession, free_bytes_for
+from pgtop_tune.cli.parameter_changes import check_nothing_waits, confirm, machine_of, restart
+from pgtop_tune.cli.wiring import LiveSession, available_bytes, targets
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.configurations import StandingValues
 from pgtop_tune.experiment.load_run import LoadRun, RunCell, until_frames_show_it
@@ -86,9 +84,10 @@ from pgtop_tune.tuning.on_server.knob_space import (
     wanted_knobs,
 )
 from pgtop_tune.tuning.on_server.objective import Objective, constraint, objective
+from pgtop_tune.tuning.on_server.report import SAME_MIX_WORDS
 from pgtop_tune.tuning.plan import Dimension, KnobSpace, Space, TuningPlan
 
-# What a search measures in blocks of their own: consent to restarts, what stands in force behind one, the blocks.
+# Evaluations in blocks that are runs of their own.
 
 _RESTARTED_S: Final = 15.0
 _PREPARED_S: Final = 5.0
@@ -96,13 +95,15 @@ _BLOCKS: Final = 8
 
 
 def separate_lengths(block_s: float, *, restart: bool) -> Lengths:
-    """Of a block with a load of its own: 30 s that count where a block of one run counts 10 s, behind 10 s to warm up,
-    or 20 s after a restart."""
+    """Return the lengths of a block with a load of its own: three times that of a block in one run, after a warm-up.
+
+    The warm-up is as long as a block in one run, twice as long after a restart.
+    """
     return Lengths(settle_s=(2.0 if restart else 1.0) * block_s, measured_s=3.0 * block_s)
 
 
 def separate_cost_s(block_s: float, *, restart: bool) -> float:
-    """What an evaluation takes, as assumed before the first."""
+    """Return the assumed time of an evaluation."""
     lengths = separate_lengths(block_s, restart=restart)
     return _BLOCKS * (_around_s(restart=restart) + lengths.settle_s + lengths.measured_s)
 
@@ -111,137 +112,133 @@ def _around_s(*, restart: bool) -> float:
     return _RESTARTED_S if restart else _PREPARED_S
 
 
-class OwnBlocks:
-    """Fits `tuning.evaluating_parts.OwnBlocks`.
+class SeparateEvaluations:
+    """Implements `tuning.on_server.evaluating.OwnBlocks`.
 
     Args:
-        session: The watched server.
         machine: Settings of the operating system; None where none is among the knobs.
         settings: Their names.
-        run, cell: The load.
-        keeper: Frames.
-        before_set: Told the id of a change set before it is made.
-        block_s: Of a block in one run.
-        own_cycles: Of knobs that work through checkpoints; None for those of the server.
+        before_set: Takes the id of a change set before it is made.
+        block_s: Length of a block in one run.
+        own_cycles: For knobs that work through checkpoints; None waits for the server's checkpoints.
 
     Raises:
-        UsageProblem: Another program drives the load: the load would not survive a restart, and has no blocks.
+        UsageProblem: The load of another program would not survive a restart, and has no blocks.
     """
 
     def __init__(
         self,
-        session: LiveSession,
+        session: TuningSession,
         machine: MachineControl | None,
         settings: frozenset[str],
-        run: LoadRun,
-        keeper: FrameKeeper,
-        cell: RunCell | None,
         before_set: Callable[[str], None],
         block_s: float,
         own_cycles: OwnCycles | None,
     ) -> None:
-        self._block_s: Final = block_s
-        self._own_cycles: Final = own_cycles
-        if cell is None:
+        if session.cell is None:
             raise UsageProblem(
                 "a load that another program drives does not survive a restart", "leave --allow-restart out"
             )
+        live = session.live
         self._session: Final = session
+        self._service: Final = live.restart
+        self._block_s: Final = block_s
+        self._own_cycles: Final = own_cycles
         self._machine: Final = machine
-        self._keeper: Final = keeper
-        self._door: Final = WithRestart(session.parameters, session.restart, tell, anyway=False)
-        self._loads: Final = ArmLoads(run, session.load, dict.fromkeys(Arm, cell))
-        self.standing: Final = StandingValues(self._door, before_set, "tune:", machine, settings)
+        self._setter: Final = WithRestart(live.parameters, live.restart, tell, anyway=False)
+        self._loads: Final = ArmLoads(session.run, live.load, dict.fromkeys(Arm, session.cell))
+        self.standing: Final = StandingValues(self._setter, before_set, "tune:", machine, settings)
 
     async def agree(self, start: Mapping[str, str], *, yes: bool) -> None:
-        """Confirms the restarts with the operator; makes one at once where a kill left a value of the search in force.
+        """Ask for the restarts; restart at once where a killed search left one of its values in force.
 
         Args:
             start: Values of the knobs before the search.
 
         Raises:
-            UsageProblem: Something waits for a restart already, or nobody can be asked.
-            ServerProblem: The server cannot be restarted from here, or nobody says yes.
+            UsageProblem: Other parameters wait for a restart, or there is no terminal to ask on.
+            ServerProblem: The server cannot be restarted from here, or the operator does not say yes.
         """
-        plan = await self._session.restart.plan()
-        left = [each.name for each in plan.pending if start.get(each.name) == each.after]
-        if others := ", ".join(each.name for each in plan.pending if each.name not in left):
-            raise UsageProblem(
-                f"{others} waits for a restart already, which would apply it", "`pgtop-tune set --restart` first"
-            )
+        plan = await self._service.plan()
+        in_force = [pending.name for pending in plan.pending if start.get(pending.name) == pending.after]
+        check_nothing_waits(plan, in_force)
         if not plan.by_us:
             raise ServerProblem(f"pgtop-tune cannot restart the server: {plan.why_not}", "leave --allow-restart out")
         tell(f"the server is restarted many times; a restart ends {counted(plan.sessions, 'session')} now")
         confirm(plan, yes=yes, anyway=False)
-        if left:
-            tell(f"{', '.join(left)}: a value of the search is in force until a restart, which is made now")
-            await self._restart()
+        if in_force:
+            tell(f"{', '.join(in_force)}: a value of the search is in force until a restart, which is made now")
+            await restart(self._service)
 
     async def answers(self) -> None:
-        """See `tuning.evaluating_parts.OwnBlocks.answers`."""
-        await until_frames_show_it(self._session.open_sql_session, self._keeper)
+        """See `OwnBlocks.answers`."""
+        await self._session.answers()
 
-    def experiment(self, wanted: SeparateWanted) -> Switchback:
-        """See `tuning.evaluating_parts.OwnBlocks.experiment`."""
-        plan, restart = wanted.plan, wanted.restart
-        meant = SeparatePlan(
+    def experiment(self, evaluation: SeparateWanted) -> Switchback:
+        """See `OwnBlocks.experiment`."""
+        plan, restarts = evaluation.plan, evaluation.restart
+        separate_plan = SeparatePlan(
             rivals=plan.rivals,
             load=plan.load,
             loaded=True,
             for_s=plan.for_s,
             seed=plan.seed,
-            lengths=separate_lengths(self._block_s, restart=restart),
+            lengths=separate_lengths(self._block_s, restart=restarts),
             objective=plan.objective,
             a_in_force=False,
             most_pairs=plan.most_pairs,
-            around_s=_around_s(restart=restart),
+            around_s=_around_s(restart=restarts),
         )
-        control = self._session.parameters
-        door = self._door if restart else control
-        machine, settings = self._machine, wanted.settings
-        of_machine = None if machine is None or not settings else RivalSettings(machine, settings)
-        kind = CheckedArms if restart else Arms
-        arms = kind(ChangeSets(door, machine), control, wanted.parameters, frozenset(), of_machine, door)
-        restarts = self._restart if restart else None
-        own_cycles = self._own_cycles if plan.by_checkpoints else None
+        control, machine, settings = self._session.live.parameters, self._machine, evaluation.settings
+        setter = self._setter if restarts else control
+        arms = (CheckedArms if restarts else Arms)(
+            ChangeSets(setter, machine),
+            control,
+            evaluation.parameters,
+            frozenset(),
+            None if machine is None or not settings else RivalSettings(machine, settings),
+            setter,
+        )
         return SeparateBlocks(
-            meant, wanted.frames, arms, self._loads, self.answers, restarts, wanted.take_state, own_cycles
+            separate_plan,
+            evaluation.frames,
+            arms,
+            self._loads,
+            self.answers,
+            partial(restart, self._service) if restarts else None,
+            evaluation.take_state,
+            self._own_cycles if plan.by_checkpoints else None,
         )
 
-    async def _restart(self) -> None:
-        outcome = await self._session.restart.apply((), Terms(), tell)
-        check_up(outcome)
-        tell(outcome.words)
 
-
-# What measures the evaluations of a search: blocks, the load, and the doors to the server and its machine.
+# Evaluations.
 
 _LONGEST_S: Final = 1800.0
-"""Of one evaluation."""
+"""Longest evaluation."""
 _WATCHDOG_S: Final = 180.0
 _SWITCHES_S: Final = 15.0
-"""Of an evaluation, beside its blocks: checks of both arms, changes."""
+"""Time of an evaluation beside its blocks: checks of both arms, changes."""
 
 
 def lengths(block_s: float) -> Lengths:
-    """Of a block that measures so long; half of that is left out before it, five seconds at most."""
+    """Return the lengths of a block in one run; up to half of its measured time, at most 5 s, is left out before it."""
     return Lengths(settle_s=min(SETTLE_S, block_s / 2.0), measured_s=block_s)
 
 
 def cost_s(block_s: float, knobs: Collection[str], *, loaded: bool) -> float:
-    """What an evaluation without a restart takes, as assumed before the first: the longest of those that can come."""
+    """Return the assumed time of the longest evaluation without a restart."""
     by_checkpoints = loaded and not BY_CHECKPOINTS.isdisjoint(knobs)
     pair_s = own_pair_s(cycle_of(block_s)) if by_checkpoints else lengths(block_s).pair_s
     return _SWITCHES_S + FEWEST_PAIRS * pair_s
 
 
 def cycle_of(block_s: float) -> float:
-    """Of a block that lies between two CHECKPOINTs, as long as one with a load of its own."""
+    """Return the length of a block between two CHECKPOINTs: as long as one with a load of its own."""
     return separate_lengths(block_s, restart=False).measured_s
 
 
 async def until_nothing_pends(control: ChangeControl | MachineControl) -> None:
-    """Waits for revert watchdogs of a search that was killed. Raises a UsageProblem where a change goes on pending."""
+    """Wait for the revert watchdogs of a killed search. Raises UsageProblem where a change stays pending."""
     deadline_s = time.monotonic() + _WATCHDOG_S
     while True:
         try:
@@ -261,39 +258,27 @@ async def evaluator_of(
     *,
     yes: bool,
     before_set: Callable[[str], None],
-    take_state: TakeState,
+    take: TakeState,
 ) -> AsyncIterator[Evaluator]:
-    """What measures; its door to the machine is closed on the way out.
+    """Yield the evaluator of a search; close its control of the machine at the end.
 
     Args:
-        session: With the load.
-        plan: Of the search.
-        block_s: Of a block in one run.
-        yes: Nobody is asked before restarts.
-        before_set: Told the id of a change set before it is made.
-        take_state: Takes each state of an evaluation.
+        block_s: Length of a block in one run.
+        yes: Ask for no restarts.
+        before_set: Takes the id of a change set before it is made.
+        take: Takes each state of an evaluation.
 
     Raises:
-        UsageProblem: A change is pending confirmation, or nobody can be asked.
-        ServerProblem: The server cannot be restarted from here, or nobody says yes.
+        UsageProblem: A change is pending confirmation, or there is no terminal to ask on.
+        ServerProblem: The server cannot be restarted from here, or the operator does not say yes.
         HostProblem: Settings of the machine cannot be changed from here.
     """
     async with _machine(session, plan) as machine:
         own_blocks, own_cycles = None, await _own_cycles(session, plan, block_s)
-        if any(each.separate for each in plan.space.dimensions):
-            settings = frozenset(each.name for each in plan.space.dimensions if each.machine)
-            own_blocks = OwnBlocks(
-                session.live,
-                machine,
-                settings,
-                session.run,
-                session.keeper,
-                session.cell,
-                before_set,
-                block_s,
-                own_cycles,
-            )
-        if own_blocks is not None and any(each.restart for each in plan.space.dimensions):
+        if any(knob.separate for knob in plan.space.dimensions):
+            settings = frozenset(knob.name for knob in plan.space.dimensions if knob.machine)
+            own_blocks = SeparateEvaluations(session, machine, settings, before_set, block_s, own_cycles)
+        if own_blocks is not None and any(knob.restart for knob in plan.space.dimensions):
             await own_blocks.agree(plan.space.values(plan.space.start), yes=yes)
         parts = EvaluatingParts(
             control=session.live.parameters,
@@ -301,7 +286,7 @@ async def evaluator_of(
             blocks=session.blocks,
             own_blocks=own_blocks,
             machine=machine,
-            take_state=take_state,
+            take_state=take,
             before_set=before_set,
             own_cycles=own_cycles,
         )
@@ -309,8 +294,11 @@ async def evaluator_of(
 
 
 async def _own_cycles(session: TuningSession, plan: TuningPlan, block_s: float) -> OwnCycles | None:
-    """None where no knob works through checkpoints, another program drives the load, or the role may not CHECKPOINT."""
-    if session.cell is None or BY_CHECKPOINTS.isdisjoint(each.name for each in plan.space.dimensions):
+    """Return cycles between our own CHECKPOINTs.
+
+    None where no knob works through checkpoints, another program drives the load, or the role may not CHECKPOINT.
+    """
+    if session.cell is None or BY_CHECKPOINTS.isdisjoint(knob.name for knob in plan.space.dimensions):
         return None
     try:
         await session.checkpoint()
@@ -322,41 +310,39 @@ async def _own_cycles(session: TuningSession, plan: TuningPlan, block_s: float) 
 
 @asynccontextmanager
 async def _machine(session: TuningSession, plan: TuningPlan) -> AsyncIterator[MachineControl | None]:
-    """The door to the settings of the machine that the search turns; None where it turns none.
+    """Yield the control of the machine's settings that the search changes; None where it changes none.
 
     Raises:
-        UsageProblem: A change of one is pending confirmation.
-        HostProblem: They cannot be changed from here.
+        UsageProblem: A change of a setting is pending confirmation.
+        HostProblem: A setting cannot be changed from here.
     """
-    settings = {each.name for each in plan.space.dimensions if each.machine}
+    settings = {knob.name for knob in plan.space.dimensions if knob.machine}
     if not settings:
         yield None
         return
-    with_restart = any(each.restart for each in plan.space.dimensions)
+    with_restart = any(knob.restart for knob in plan.space.dimensions)
     machine = await machine_of(session.conninfo, sorted(settings), beside_server=True, with_restart=with_restart)
-    try:
+    async with aclosing(machine):
         await until_nothing_pends(machine)
-        closed = [name for name, each in by_name(await machine.settings()).items() if not each.writable]
-        if closed := sorted(settings.intersection(closed)):
-            raise HostProblem(f"{closed[0]} cannot be written by this process", "run this as root")
+        for name, setting in sorted(by_name(await machine.settings()).items()):
+            if name in settings and not setting.writable:
+                raise HostProblem(f"{name} cannot be written by this process", "run this as root")
         yield machine
-    finally:
-        await machine.aclose()
 
 
-# A search before its first evaluation: what was asked for, as a plan for the server and its load.
+# A search before its first evaluation.
 
 _LONGEST_CYCLE_S: Final = 60.0
-"""Above, knobs that work through checkpoints are searched only where they are named."""
+"""Longest checkpoint cycle at which knobs that work through checkpoints are searched without being named."""
 
 
 class SearchRequest(Struct, frozen=True, kw_only=True):
-    """What is to be searched.
+    """A search.
 
     Attributes:
         knobs, groups: As typed.
-        budget_s: Of all evaluations.
-        request: What resuming needs of the rest.
+        budget_s: Time of all evaluations.
+        request: The part that resuming needs.
         engine: Name of the search engine.
         worth: The smallest effect worth having, as a share.
         seed: None draws one.
@@ -371,10 +357,10 @@ class SearchRequest(Struct, frozen=True, kw_only=True):
     seed: int | None
 
     def check(self) -> None:
-        """Raises UsageProblem for a knob, a group, a constraint or an engine that is none; asks no server."""
+        """Raise UsageProblem for a wrong knob, group, constraint or engine; ask no server."""
         wanted_knobs(self.knobs, self.groups)
-        for words in self.request.constraints:
-            constraint(words)
+        for text in self.request.constraints:
+            constraint(text)
         engine(self.engine)
 
 
@@ -382,8 +368,8 @@ class Beginning(Struct, frozen=True, kw_only=True):
     """The first line of a journal.
 
     Attributes:
-        server: System identifier; "" where it was not to be seen.
-        request: With what the profile has filled in.
+        server: System identifier; "" where unknown.
+        request: With the values of the profile.
         left_out: Knobs that cannot be searched on this server, with reasons.
     """
 
@@ -395,33 +381,33 @@ class Beginning(Struct, frozen=True, kw_only=True):
 
 
 def objective_of(request: TuningRequest) -> Objective | None:
-    """None where another program drives the load: the mix of statements decides."""
+    """Return the objective; None where another program drives the load, whose mix of statements decides."""
     return objective(request.objective, request.rate_per_s) if request.profile else None
 
 
-async def beginning(session: TuningSession, wanted: SearchRequest) -> Beginning:
-    """The plan, after a look at the server under the load, which goes on.
+async def beginning(session: TuningSession, search: SearchRequest) -> Beginning:
+    """Return the plan, after a look at the server under the load, which goes on.
 
     Raises:
         UsageProblem: No knob can be searched.
         PgtopError: The load does not run, or the server is gone.
     """
-    request, knobs = wanted.request, wanted_knobs(wanted.knobs, wanted.groups)
-    of_machine = any(map(is_machine_knob, wanted.knobs)) or any(map(is_machine_group, wanted.groups))
-    found = await session.parameters((*GUARDED, *PARAMETERS, *(knob.name for knob in knobs)))
-    space = knob_space(knobs, found, allow_restart=request.allow_restart, by_name=bool(wanted.knobs))
+    request, knobs = search.request, wanted_knobs(search.knobs, search.groups)
+    of_machine = any(map(is_machine_knob, search.knobs)) or any(map(is_machine_group, search.groups))
+    parameters = await session.parameters((*GUARDED, *PARAMETERS, *(knob.name for knob in knobs)))
+    space = knob_space(knobs, parameters, allow_restart=request.allow_restart, by_name=bool(search.knobs))
     space = await session.without_refused(space)
     if of_machine or space.dimensions:
         interval = await session.loaded_interval()
         if session.cell is None:
-            space = _without_long_cycles(space, interval, wanted.knobs)
+            space = _without_long_cycles(space, interval, search.knobs)
     if of_machine:
         space = space.beside(
             machine_space(
-                wanted.knobs,
-                wanted.groups,
+                search.knobs,
+                search.groups,
                 await session.live.machine.settings(),
-                found,
+                parameters,
                 None if session.facts is None else session.facts.ram_bytes,
                 own_load=session.cell is not None,
                 allow_restart=request.allow_restart,
@@ -429,56 +415,61 @@ async def beginning(session: TuningSession, wanted: SearchRequest) -> Beginning:
         )
     if not space.dimensions:
         raise UsageProblem(
-            "there is no knob to search", "; ".join(f"{name}: {why}" for name, why in space.left_out[:5])
+            "there is no knob to search", "; ".join(f"{name}: {reason}" for name, reason in space.left_out[:5])
         )
     plan = TuningPlan(
         space=Space(space.dimensions),
-        budget=wanted.budget_s,
-        cost=cost_s(request.block_s, [each.name for each in space.dimensions], loaded=session.cell is not None),
+        budget=search.budget_s,
+        cost=cost_s(request.block_s, [knob.name for knob in space.dimensions], loaded=session.cell is not None),
         restart_cost=separate_cost_s(request.block_s, restart=True),
         machine_cost=separate_cost_s(request.block_s, restart=False),
-        seed=random.SystemRandom().getrandbits(31) if wanted.seed is None else wanted.seed,
-        engine=wanted.engine,
-        worth=wanted.worth,
-        constraints=tuple(constraint(words) for words in request.constraints),
+        seed=random.SystemRandom().getrandbits(31) if search.seed is None else search.seed,
+        engine=search.engine,
+        worth=search.worth,
+        constraints=tuple(map(constraint, request.constraints)),
         predictions=_predictions(space.dimensions, interval, session.objective),
     )
     return Beginning(
         server=session.system_identifier(),
-        request=session.asked(request),
+        request=session.completed(request),
         plan=plan,
-        guards=session.guards(found, [each.name for each in space.dimensions], request.recovery_s),
+        guards=session.guards(parameters, [knob.name for knob in space.dimensions], request.recovery_s),
         left_out=space.left_out,
     )
 
 
 def _without_long_cycles(space: KnobSpace, interval: Interval, named: Sequence[str]) -> KnobSpace:
-    """Without the knobs of which one evaluation would take hours: those that work through checkpoints far apart."""
+    """Leave out knobs that work through checkpoints far apart: one evaluation would take hours."""
     cycle = cycle_s(interval, {})
     if cycle is None or cycle <= _LONGEST_CYCLE_S:
         return space
     minutes = FEWEST_PAIRS * CYCLES_PER_PAIR * cycle / 60.0
-    why = f"checkpoints are {cycle:.0f} s apart, so an evaluation takes {minutes:.0f} minutes; --knobs searches it"
-    long = [each for each in space.dimensions if each.name in BY_CHECKPOINTS and each.name not in named]
-    kept = tuple(each for each in space.dimensions if each not in long)
-    return KnobSpace(kept, (*space.left_out, *((each.name, why) for each in long)))
+    reason = f"checkpoints are {cycle:.0f} s apart, so an evaluation takes {minutes:.0f} minutes; --knobs searches it"
+    slow = {knob.name: reason for knob in space.dimensions if knob.name in BY_CHECKPOINTS and knob.name not in named}
+    return _without(space, slow)
+
+
+def _without(space: KnobSpace, left_out: Mapping[str, str]) -> KnobSpace:
+    """Return a space without knobs, whose reasons are noted."""
+    dimensions = tuple(knob for knob in space.dimensions if knob.name not in left_out)
+    return KnobSpace(dimensions, (*space.left_out, *left_out.items()))
 
 
 def _predictions(
-    dimensions: Sequence[Dimension], interval: Interval, decides: Objective | None
+    dimensions: Sequence[Dimension], interval: Interval, objective: Objective | None
 ) -> dict[str, Prediction]:
-    """What each knob alone can bring at most, as far as the waits of this load tell; WAL or CPU time have no bound."""
-    if decides is not None and not decides.bounded:
+    """Return the upper bound of each knob's effect from the waits of the load; WAL and CPU time have no bound."""
+    if objective is not None and not objective.bounded:
         return {}
-    told = {each.name: predict(interval, [each.name], [("", "")], (), "") for each in dimensions}
-    return {name: found for name, found in told.items() if found is not None}
+    predictions = ((knob.name, predict(interval, [knob.name], [("", "")], (), "")) for knob in dimensions)
+    return {name: prediction for name, prediction in predictions if prediction is not None}
 
 
 _SHOWN_LOAD_S: Final = 25.0
-"""Of the load before the first evaluation: what its waits and its WAL are."""
+"""Seconds of the load before the first evaluation, which show its waits and its WAL."""
 _FIRST_S: Final = 90.0
 _RUNS_S: Final = 5
-"""Seconds in a row with transactions, after which a load of another program is taken to run again."""
+"""Seconds in a row with transactions after which the load of another program runs again."""
 _CHECKED_S: Final = 60.0
 
 
@@ -486,16 +477,15 @@ class TuningSession:
     """The parts of a search that outlive an evaluation.
 
     Args:
-        conninfo: The server.
-        live: Watches and changes it.
-        options: It was made with.
+        live: The session that watches and changes the server.
+        options: Of `live`.
         cell: The load; None where another program drives it.
-        objective: What decides; None where the same mix of statements does.
+        objective: None decides by the same mix of statements.
 
     Attributes:
         load: Held between evaluations.
         blocks: Frames as blocks.
-        facts: Of server and machine under the load before the first evaluation; None before.
+        facts: Of server and machine under the load; None before the load.
     """
 
     def __init__(
@@ -522,56 +512,61 @@ class TuningSession:
         self.facts: AdviceFacts | None = None
 
     @property
+    def objective_words(self) -> str:
+        """Return the objective for messages."""
+        return SAME_MIX_WORDS if self.objective is None else self.objective.typed
+
+    @property
     def load_words(self) -> str:
-        """For records."""
+        """Return the load for records."""
         if self.cell is None:
             return "of the server as it is"
         return f"{self.cell.profile_name or 'scripts'} -c {self.cell.spec.clients} -M {self.cell.spec.protocol}"
 
-    def asked(self, request: TuningRequest) -> TuningRequest:
-        """The request with what the profile has filled in."""
+    def completed(self, request: TuningRequest) -> TuningRequest:
+        """Return the request with the values of the profile."""
         if self.cell is None:
             return request
         spec = self.cell.spec
         return replace(request, clients=spec.clients, protocol=spec.protocol, rate_per_s=spec.rate_per_s)
 
     async def parameters(self, names: Iterable[str]) -> Mapping[str, Parameter]:
-        """Those that the server has, by name."""
-        return {each.name: each for each in await self.live.parameters.list(tuple(dict.fromkeys(names)))}
+        """Return the parameters that the server has, by name."""
+        listed = await self.live.parameters.list(tuple(dict.fromkeys(names)))
+        return {parameter.name: parameter for parameter in listed}
 
     def system_identifier(self) -> str:
-        """Of the server; "" where the role may not see it."""
+        """Return the system identifier of the server; "" where the role may not see it."""
         key = server_of(self.keeper.frames[-1])
         return "" if key is None else key.system_identifier
 
     async def without_refused(self, space: KnobSpace) -> KnobSpace:
-        """Without the knobs that the server does not let us set, or that do not reach sessions of the load.
+        """Leave out knobs that this role may not set, or that do not reach sessions of the load.
 
-        Each is set for a moment to the value beside the one in force; those that need blocks of their own are not.
+        Each knob is set for a moment to a value beside the one in force; those that need separate blocks are not.
 
         Raises:
             ConnectionProblem: The server is gone.
         """
         control, refused = self.live.parameters, dict[str, str]()
-        for each in space.dimensions:
-            if each.separate:
+        for knob in space.dimensions:
+            if knob.separate:
                 continue
-            beside = each.levels[each.start + 1 if each.start + 1 < len(each.levels) else each.start - 1]
-            rival = Rival(each.name, each.levels[each.start], beside)
+            beside = knob.levels[knob.start + 1 if knob.start + 1 < len(knob.levels) else knob.start - 1]
+            rival = Rival(knob.name, knob.levels[knob.start], beside)
             try:
                 await Arms(ChangeSets(control, None), control, (rival,), frozenset()).check(_CHECKED_S)
             except ConnectionProblem:
                 raise
             except PgtopError as problem:
-                refused[each.name] = problem.message
-        kept = tuple(each for each in space.dimensions if each.name not in refused)
-        return KnobSpace(kept, (*space.left_out, *refused.items()))
+                refused[knob.name] = problem.message
+        return _without(space, refused)
 
     async def loaded_interval(self) -> Interval:
-        """Frames of the load: it is started here, and goes on.
+        """Start the load, which goes on, and return frames of it.
 
         Raises:
-            LoadProblem: It does not run.
+            LoadProblem: The load does not run.
         """
         await self.load.start()
         frames = self.blocks.frames
@@ -580,8 +575,8 @@ class TuningSession:
         if ran and self.cell is None and idle(median(frames.tps), self._clients()):
             raise LoadProblem("no client is connected: there is no load to search under", "start it first")
         if not ran:
-            why = "the server does not report its parameters in time" if any(frames.tps) else "no transaction ended"
-            raise LoadProblem(frames.trouble or why, "`pgtop-tune bench run` shows why")
+            reason = "the server does not report its parameters in time" if any(frames.tps) else "no transaction ended"
+            raise LoadProblem(frames.trouble or reason, "`pgtop-tune bench run` shows why")
         frames.end()
         self.keeper.rest()
         interval = frames.interval
@@ -590,12 +585,12 @@ class TuningSession:
         return interval
 
     def _facts(self) -> AdviceFacts | None:
-        """Of the newest frames; None where they do not tell, as on a busy machine."""
+        """Return the facts in the newest frames; None where some are missing, as on a busy machine."""
         interval = self.blocks.frames.interval
         return None if interval is None else facts_of(interval, Beside())
 
     async def until_load_changes(self) -> str:
-        """Waits until the load of another program has become another one; how, in words."""
+        """Wait until the load of another program changes, and return how."""
         before: LoadShape | None = None
         looks: list[LoadShape] = []
         frames = self.blocks.renewed()
@@ -620,7 +615,7 @@ class TuningSession:
         )
 
     def _clients(self) -> float | None:
-        """Connected now, without ours; None where nobody looked."""
+        """Return the number of connected clients without ours; None where unknown."""
         interval = self.blocks.frames.interval
         activity = None if interval is None else interval.now(sections.activity)
         return None if activity is None else float(len(client_backends(activity)))
@@ -631,76 +626,63 @@ class TuningSession:
 
     async def free_bytes(self) -> int | None:
         """See `RunParts.free_bytes`."""
-        sql_session = await self.live.open_sql_session()
-        try:
-            room = await look_for_room(sql_session, 1, 0, await free_bytes_for(sql_session))
-        finally:
-            await sql_session.aclose()
-        return room.available_bytes
+        async with aclosing(await self.live.open_sql_session()) as sql_session:
+            return await available_bytes(sql_session)
 
     async def checkpoint(self) -> None:
-        """Makes one.
+        """Make a checkpoint.
 
         Raises:
             ServerProblem: The role may not.
             ConnectionProblem: The server is gone.
         """
-        sql_session = await self.live.open_sql_session()
-        try:
+        async with aclosing(await self.live.open_sql_session()) as sql_session:
             await sql_session.execute("CHECKPOINT")
-        finally:
-            await sql_session.aclose()
 
-    def guards(self, found: Mapping[str, Parameter], names: Sequence[str], recovery_s: float) -> Guards:
-        """Limits of this server and its machine.
+    def guards(self, parameters: Mapping[str, Parameter], names: Sequence[str], recovery_s: float) -> Guards:
+        """Return the limits of this server and its machine.
 
         Raises:
-            ConnectionProblem: Its frames do not tell what it is.
+            ConnectionProblem: The frames lack the facts.
         """
         facts = self.facts
         if facts is None:
             raise ConnectionProblem("the server did not report its parameters")
         return Guards(
             major=facts.major,
-            parameters={name: found[name] for name in (*GUARDED, *names) if name in found},
+            parameters={name: parameters[name] for name in (*GUARDED, *names) if name in parameters},
             ram_bytes=facts.ram_bytes,
             wal_room_bytes=facts.wal_disk_bytes,
             recovery_s=recovery_s,
         )
 
 
-def _tell_rarely(words: str) -> None:
-    """Without the steps before each block, which would hide the lines of the search."""
-    if not words.startswith("housekeeping: "):
-        tell(words)
+def _tell_rarely(message: str) -> None:
+    """Tell all but the steps before each block, which would hide the lines of the search."""
+    if not message.startswith("housekeeping: "):
+        tell(message)
 
 
 async def opened_session(
-    connection: ConnectionWords,
-    request: TuningRequest,
-    live: LiveOptions,
-    profiles_directory: Path | None,
-    decides: Objective | None,
+    connection: ConnectionWords, request: TuningRequest, live: LiveOptions, profiles_directory: Path | None
 ) -> TuningSession:
-    """The server that the words mean, and the load of the request, not started.
-
-    Args:
-        decides: None where another program drives the load.
+    """Return a session on the server of the options; its load is not started.
 
     Raises:
-        PgtopError: No such server, or no such profile.
+        PgtopError: There is no such server, or no such profile.
     """
     directories = profile_directories(profiles_directory)
     async with opened(connection) as (sql_session, conninfo):
-        places = await targets((), sql_session, conninfo, from_here=live.load_from is None)
+        load_targets = await targets((), sql_session, conninfo, from_here=live.load_from is None)
         reached = sql_session.reached
     session = LiveSession(conninfo, live, reached)
     session.watch_others()
     session.load.directories = directories
+    decides = objective_of(request)
     if decides is None:
         return TuningSession(conninfo, session, live, None, None)
     profile = load_profiles(directories).get(request.profile)
     spec = LoadSpec(threads=request.threads, rate_per_s=decides.rate)
     clients, protocol = request.clients or None, request.protocol or None
-    [cell, *_] = cells(places, [profile], spec, None, clients=clients, protocol=protocol)
+    [cell, *_] = cells(load_targets, [profile], spec, None, clients=clients, protocol=protocol)
     return TuningSession(conninfo, session, live, cell, decides)

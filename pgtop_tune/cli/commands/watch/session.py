@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.base import paths
 from pgtop_tune.cli.memory import give_back
-from pgtop_tune.cli.watching import Watching
+from pgtop_tune.cli.server_source import ServerSource
 from pgtop_tune.runtime.engine import Lazy
 from pgtop_tune.tui.controls import Services
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pgtop_tune.base.secret import Secret
     from pgtop_tune.changes.confirm.orphans import PendingWatch
     from pgtop_tune.changes.ports import AdoptedSet
-    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.options import LiveOptions
     from pgtop_tune.cli.wiring import LiveParts
     from pgtop_tune.experiment.load_service import LoadService
     from pgtop_tune.experiment.screen_experiments import SwitchbackService
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from pgtop_tune.runtime.run_frames import FrameKeeper
 
 _WATCHING: Final = (5_000, 5, 5)
-"""How often garbage is looked for from then on. What is drawn leaves cycles: at the pace that suits the start, three
-megabytes of them lie about before they are found."""
+"""Thresholds of the garbage collector after the start. Drawing leaves cycles: the thresholds of the start let three
+megabytes of them gather."""
 _LOOK_S: Final = 5.0
 """How soon a change or an experiment of another program is noticed, as `changes.confirm.orphans` looks for them."""
 
 
 def _settle() -> None:
-    """All that is heavy has been imported by now; see `cli.commands.watch.screen`."""
+    """Free memory after the heavy imports."""
     gc.freeze()
     gc.set_threshold(*_WATCHING)
     give_back()
@@ -65,7 +65,7 @@ class ScreenSession:
     Args:
         conninfo: The server.
         options: Of the session.
-        keeper: A sink of the same engine: what runs are judged by.
+        keeper: A sink of the same engine, which keeps the frames that judge runs.
 
     Attributes:
         services: Made when a key needs one, or when there is a journal or an experiment of another program.
@@ -76,7 +76,7 @@ class ScreenSession:
         self._options = options
         self._keeper = keeper
         self._leaving = asyncio.Event()
-        self._watching = Watching(conninfo, options)
+        self._server_source = ServerSource(conninfo, options)
         self._parts: LiveParts | None = None
         self._load: LoadService | None = None
         self._experiments: SwitchbackService | None = None
@@ -104,7 +104,7 @@ class ScreenSession:
     def _make_parts(self) -> LiveParts:
         from pgtop_tune.cli.wiring import LiveParts
 
-        parts = LiveParts(self._conninfo, self._options, self._watching)
+        parts = LiveParts(self._conninfo, self._options, self._server_source)
         _settle()
         return parts
 
@@ -114,7 +114,7 @@ class ScreenSession:
         return _may_have_entries(journals) or _may_have_entries(paths.running_experiments_dir())
 
     async def _serve(self) -> None:
-        """Has the services made once something wants them; reverts overdue changes of programs that are gone."""
+        """Make the services once they are needed; revert overdue changes of programs that have ended."""
         await asyncio.to_thread(_settle)
         while self.services.made is None and not await asyncio.to_thread(self._are_wanted):
             with suppress(TimeoutError):
@@ -140,7 +140,7 @@ class ScreenSession:
     async def steps(self) -> AsyncIterator[Step]:
         """See `FrameSource.steps`."""
         first = True
-        async for step in self._watching.source.steps():
+        async for step in self._server_source.source.steps():
             yield step
             if first:
                 # Its picture is being drawn, and imports would hold that up.
@@ -152,7 +152,7 @@ class ScreenSession:
 
     def note(self, event: Event) -> None:
         """See `FrameSource.note`."""
-        self._watching.source.note(event)
+        self._server_source.source.note(event)
 
     async def aclose(self) -> None:
         """See `FrameSource.aclose`."""
@@ -161,11 +161,11 @@ class ScreenSession:
             await asyncio.wait((self._serving,))
         await self.services.settled()
         if self._experiments is not None:
-            # Before the load: an experiment that loses its load would be another ending.
+            # Before the load: an experiment that loses its load ends otherwise.
             await self._experiments.aclose()
         if self._load is not None:
             await self._load.aclose()
-        await self._watching.source.aclose()
+        await self._server_source.source.aclose()
         if self._parts is not None:
             await self._parts.restart.aclose()
             await self._parts.parameters.aclose()
@@ -174,23 +174,23 @@ class ScreenSession:
     @property
     def interval_s(self) -> float:
         """Seconds between two frames."""
-        return self._watching.source.interval_s
+        return self._server_source.source.interval_s
 
     def set_interval(self, interval_s: float) -> None:
-        """Takes effect with the next tick. Thread-safe."""
-        self._watching.source.set_interval(interval_s)
+        """Set the interval from the next tick on. Thread-safe."""
+        self._server_source.source.set_interval(interval_s)
 
     async def burst(self) -> float:
-        """Looks at waits more often for a while. In the engine's loop."""
-        return self._watching.source.burst()
+        """Sample waits more often for a while. In the engine's loop."""
+        return self._server_source.source.burst()
 
     def password_needed(self) -> bool:
-        """Whether the server waits for a password. Thread-safe."""
-        return self._watching.password_needed
+        """Return True while the server waits for a password. Thread-safe."""
+        return self._server_source.password_needed
 
     def authenticate(self, password: Secret) -> None:
-        """Goes on with a password that was typed. In the engine's loop."""
+        """Go on with a typed password. In the engine's loop."""
         self._conninfo = self._conninfo.with_password(password)
-        self._watching.connect_as(self._conninfo)
+        self._server_source.connect_as(self._conninfo)
         if self._parts is not None:
             self._parts.connect_as(self._conninfo)

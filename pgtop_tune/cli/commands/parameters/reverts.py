@@ -1,4 +1,4 @@
-"""What `revert` does: the server's half, the machine's half, damaged journals, and its words."""
+"""`revert`: the server's half, the machine's half, damaged journals, and messages."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import datetime, time, timedelta
 from pathlib import Path
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -49,12 +48,12 @@ from pgtop_tune.changes.restart.recovery import (
 from pgtop_tune.changes.selection import Selection
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.reverting import missed_set, try_to_revert
-from pgtop_tune.cli.changing import _back_to, of_settled
-from pgtop_tune.cli.commands.parameters.request import RevertRequest
-from pgtop_tune.cli.connecting import can_ask, let_in
+from pgtop_tune.cli.commands.parameters import RevertRequest
+from pgtop_tune.cli.connections import can_ask, let_in
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.output import complain, say, tell
-from pgtop_tune.cli.signals import answer_to, run_until_signalled, to_the_end
+from pgtop_tune.cli.parameter_changes import say_setting, settled_words, value_after
+from pgtop_tune.cli.signals import run_until_signalled, says_yes, to_the_end
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 
@@ -67,7 +66,11 @@ def run_revert(request: RevertRequest) -> int:
     directory, set_id = request.journal, request.set_id
     copy = sys.stdin.buffer.read() if request.copy_on_stdin else b""
     copies = (copy,) if copy else ()
-    _check_there(directory, copies)
+    if directory is not None and not copies and not os.path.lexists(directory):
+        # A directory that was moved away says nothing of the changes in force.
+        raise JournalProblem(
+            f"there is no directory {directory}", "--journal names the directory of the change journals"
+        )
     if request.list_only:
         return _list(directory)
     if request.retire is not None:
@@ -83,56 +86,35 @@ def run_revert(request: RevertRequest) -> int:
         if request.machine:
             revert_machine(chosen, directory, copies)
             return ExitCode.OK
-        status, left = _revert(request, chosen, copies)
+        status, unreverted = _revert(request, chosen, copies)
     except PgtopError as problem:
         if request.last_attempt:
             note_given_up(set_id, directory, problem)
         raise
-    if request.last_attempt and left is not None:
-        note_given_up(set_id, directory, left)
+    if request.last_attempt and unreverted is not None:
+        note_given_up(set_id, directory, unreverted)
     return status
 
 
 def _selected(request: RevertRequest) -> Selection:
-    """Which changes the words mean.
-
-    Raises:
-        UsageProblem: More than one of them, or no moment.
-    """
-    last, everything, set_id, to = request.last, request.all_changes, request.set_id, request.to
-    _check_one_at_most(last, everything, set_id, to)
-    if request.overdue:
-        _check_one_at_most(True, last, everything, to)
-        # All of it goes first, whatever else is asked for.
-        return selection.overdue(now_ms())
-    if last:
-        return selection.last
-    if set_id:
-        return selection.of_set(set_id)
-    return selection.since(_moment_ms(to)) if to else selection.everything
-
-
-def _check_one_at_most(*words: bool | str) -> None:
-    if sum(map(bool, words)) > 1:
+    """Return the selection of the options. Raises UsageProblem for more than one of them, or for a wrong moment."""
+    selections = sum((request.last, request.all_changes, bool(request.to)))
+    if selections + bool(request.set_id) > 1 or (request.overdue and selections):
         raise UsageProblem("--last, --all, --set, --to and --overdue contradict each other", "pass one of them")
-
-
-def _check_there(directory: Path | None, copies: Sequence[bytes]) -> None:
-    """Make sure that a directory that was named is there: one that was moved away says nothing of what is in force.
-
-    Raises:
-        JournalProblem: It is not; nothing was changed.
-    """
-    if directory is not None and not copies and not os.path.lexists(directory):
-        raise JournalProblem(
-            f"there is no directory {directory}", "--journal names the directory of the change journals"
-        )
+    if request.overdue:
+        # Overdue sets are reverted first in any case.
+        return selection.overdue(now_ms())
+    if request.last:
+        return selection.last
+    if request.set_id:
+        return selection.of_set(request.set_id)
+    return selection.since(_moment_ms(request.to)) if request.to else selection.everything
 
 
 def _unknown(set_id: str, directory: Path | None) -> PgtopError | None:
     """Return a problem for a set that no journal has, in force or not; None where one has it, or may have it."""
-    found = read_all(directory)
-    if not set_id or set_id in found.ids or found.problems:
+    readable = read_all(directory)
+    if not set_id or set_id in readable.ids or readable.problems:
         return None
     return JournalProblem(
         f"no change journal in {directory or journal_dir()} has the set {set_id}: it may be in force",
@@ -141,19 +123,21 @@ def _unknown(set_id: str, directory: Path | None) -> PgtopError | None:
 
 
 def _is_pending(set_id: str, directory: Path | None) -> bool:
-    """Whether a set is, or may be: a journal that cannot be read may have it."""
-    found = read_all(directory)
+    """Return True where a set is pending, or may be in a journal that cannot be read."""
+    readable = read_all(directory)
     changes: list[Change] = []
-    for text in found.texts.values():
+    for text in readable.texts.values():
         changes += (*text.in_force, *text.host_in_force)
-    return bool(found.problems) or any(set_id in (each.set_id, each.id) and not each.kept for each in changes)
+    return bool(readable.problems) or any(
+        set_id in (change.set_id, change.id) and not change.kept for change in changes
+    )
 
 
 def _moment_ms(text: str) -> int:
-    """A moment of local time, milliseconds since the epoch; a time of the day is the last one that was.
+    """Return a moment of local time, in milliseconds since the epoch; a time of day is the last one in the past.
 
     Raises:
-        UsageProblem: Not a moment.
+        UsageProblem: The text is no moment.
     """
     now = datetime.now()
     try:
@@ -168,123 +152,129 @@ def _moment_ms(text: str) -> int:
 
 
 def _list(directory: Path | None) -> int:
-    usable, found = tell_of_damage(directory), 0
+    usable, listed = tell_of_damage(directory), False
     for path, text in read_all(directory).texts.items():
-        lines = _in_force(text)
-        if lines:
+        if lines := _in_force(text):
             say(f"{text.server.description}  ({path.stem})" if text.server else path.stem)
         for line in lines:
-            found += 1
+            listed = True
             say(f"  {line}")
-    where = directory or journal_dir()
-    if not found and usable:
-        say("no changes in force" if where.exists() else f"no changes in force: {where} is not there")
+    searched = directory or journal_dir()
+    if not listed and usable:
+        say("no changes in force" if searched.exists() else f"no changes in force: {searched} is not there")
     return ExitCode.OK if usable else ExitCode.CHANGE
 
 
 def _in_force(text: JournalText) -> list[str]:
-    """What a journal has in force, or may have again, a line each."""
-    again = [f"{_told(change)}: in force if the server has this value again" for change in text.displaced]
-    return [*map(_told, text.in_force), *again, *map(_told_of_setting, text.host_in_force)]
+    """Return a line for each change of a journal that is in force, or may be again."""
+    again = [f"{_parameter_line(change)}: in force if the server has this value again" for change in text.displaced]
+    return [*map(_parameter_line, text.in_force), *again, *map(_setting_line, text.host_in_force)]
 
 
-def _told(change: ParameterChange) -> str:
-    """One change in force in a line: what, how far, since when, by whom, for whom, why, and the id to revert it by."""
+def _parameter_line(change: ParameterChange) -> str:
     scope = " ".join(filter(None, (str(change.scope.kind), change.scope.role, change.scope.database)))
     notes = (
-        str(change.state),
-        f"{datetime.fromtimestamp(change.at_ms / 1000):%Y-%m-%d %H:%M:%S}",
-        f"by {change.by}" if change.by else "",
         "" if change.scope == SYSTEM else f"for {scope}",
         "" if change.kept else "pending confirmation",
         f"can lose {change.loss}" if change.loss else "",
         "takes a restart" if change.restart else "",
-        change.reason,
-        change.message,
-        f"--set {change.set_id or change.id}",
     )
-    return f"{change.name}: {change.shown_before} → {change.value or 'default'}  ({'; '.join(filter(None, notes))})"
+    return f"{change.name}: {change.shown_before} → {change.value or 'default'}  ({_notes(change, notes)})"
+
+
+def _setting_line(change: HostChange) -> str:
+    notes = (f"also in {change.drop_in}" if change.drop_in else "", "" if change.kept else "pending confirmation")
+    return f"{change.name}: {change.value_before} → {change.value}  ({_notes(change, notes, '--machine ')})"
+
+
+def _notes(change: Change, notes: Sequence[str], option: str = "") -> str:
+    """Return state, time, author, the notes, reason and message of a change, and the options that revert it."""
+    by = f"by {change.by}" if change.by else ""
+    reverts = f"{option}--set {change.set_id or change.id}"
+    parts = (str(change.state), _clock(change.at_ms), by, *notes, change.reason, change.message, reverts)
+    return "; ".join(filter(None, parts))
+
+
+def _clock(at_ms: float) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000):%Y-%m-%d %H:%M:%S}"
 
 
 def _revert(request: RevertRequest, chosen: Selection, copies: Sequence[bytes]) -> tuple[int, PgtopError | None]:
-    """The exit status, and what left the set in force that was asked for."""
+    """Revert a selection; return the exit status, and the problem that leaves the requested set in force."""
     directory, on_server = request.journal, request.set_id
     set_id = "" if request.overdue else on_server
     if not copies:
         tell_of_damage(directory)
-    # The sets whose halves of the server are reverted, and the one that was asked for.
     lost = read_all(directory).lost(copies)
     machine = HostControl(directory=directory, copies={set_id: copies[0]} if copies else {})
     # Each half of a set has a revert watchdog with a copy of its own.
     is_server_alone = any(text.in_force for _, text in lost)
     halves = MachineHalves(None if is_server_alone else machine, [set_id] if set_id else [], report=say_reverted)
     if set_id and is_of_machine_only(set_id, directory, copies):
-        say(sum_of(RevertOutcome(), asyncio.run(halves.after())))
+        say(sum_words(RevertOutcome(), asyncio.run(halves.after())))
         return ExitCode.OK, None
     try:
-        conninfo, outcome = _taken_back(request, chosen, halves, copies)
+        conninfo, outcome = _revert_on_server(request, chosen, halves, copies)
     except PgtopError:
         try:
             asyncio.run(halves.after())
         except PgtopError as problem:
             complain(problem)
         raise
-    for line in of_outcome(outcome):
+    for line in outcome_lines(outcome):
         say(line)
     refused: dict[tuple[str, str], list[str]] = {}
     for refusal in outcome.refused:
         refused.setdefault((refusal.problem.message, refusal.problem.hint), []).append(refusal.change.name)
     for (message, hint), names in refused.items():
         complain(PgtopError(f"{', '.join(names)}: {message}", hint))
-    for line in (*of_elsewhere(outcome), *of_inherited(outcome)):
+    for line in (*elsewhere_lines(outcome), *inherited_lines(outcome)):
         tell(line)
     # A process that waits for a deadline tries again: a name may lead to another server for a while.
-    settled = any(on_server in (each.set_id, each.id) for each in outcome.settled)
+    settled = any(on_server in (change.set_id, change.id) for change in outcome.settled)
     missed = None if outcome.refused else missed_set(on_server, directory, chosen, settled=settled)
     if missed is None and not outcome.refused and not settled:
         missed = _unknown(on_server, directory)
     if missed is not None and not outcome.elsewhere:
         complain(missed)
-    say(sum_of(outcome, () if missed is not None else asyncio.run(halves.after())))
+    say(sum_words(outcome, () if missed is not None else asyncio.run(halves.after())))
     asyncio.run(_look_after_the_rest(conninfo, directory))
     tell_of_the_rest(directory)
-    left = outcome.refused[0].problem if outcome.refused else missed
-    return (ExitCode.OK if left is None else ExitCode.CHANGE), left
+    unreverted = outcome.refused[0].problem if outcome.refused else missed
+    return (ExitCode.OK if unreverted is None else ExitCode.CHANGE), unreverted
 
 
 async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> None:
-    """Pending sets of others, and the machine's halves of those that were overdue."""
-    control = PostgresControl(conninfo, directory=directory)
-    with suppress(ConnectionProblem):
-        # A server that stays down is looked at when it is up again.
-        await leave_watchdogs(control, HostControl(directory=directory), directory, tell)
-    await control.aclose()
+    """Look after pending sets of other programs, and the machine's halves of overdue ones."""
+    async with aclosing(PostgresControl(conninfo, directory=directory)) as control:
+        # A later revert looks after a server that is down.
+        with suppress(ConnectionProblem):
+            await leave_watchdogs(control, HostControl(directory=directory), directory, tell)
 
 
 def _reverted_without_restart(set_id: str, directory: Path | None) -> tuple[ParameterChange, ...]:
-    """What a program has taken back of a set that nobody confirmed, and may have been killed before its restart."""
+    """Return the reverted changes of an unconfirmed set: the program may have been killed before its restart."""
     return tuple(
-        each
+        change
         for text in (read_all(directory).texts.values() if set_id else ())
-        for each in text.changes
-        if set_id in (each.set_id, each.id) and each.state is ChangeState.REVERTED and not each.kept
+        for change in text.changes
+        if set_id in (change.set_id, change.id) and change.state is ChangeState.REVERTED and not change.kept
     )
 
 
-def _taken_back(
+def _revert_on_server(
     request: RevertRequest, chosen: Selection, halves: MachineHalves, copies: Sequence[bytes]
 ) -> tuple[ConnInfo, RevertOutcome]:
     directory, set_id = request.journal, request.set_id
-
-    # Whoever passes both is a process that waited for the deadline of a set.
+    # A process that waited for the deadline of a set passes both options.
     is_watchdog = request.copy_on_stdin or (request.overdue and bool(set_id))
     written: list[frozenset[str]] = []
 
     def first(changes: Sequence[ParameterChange]) -> None:
         asyncio.run(halves.before(changes))
 
-    def taken(conninfo: ConnInfo, key: str = "") -> RevertOutcome:
-        # Without its journal nothing but the set of the copy is known.
+    def revert_here(conninfo: ConnInfo, key: str = "") -> RevertOutcome:
+        # Without the journal only the set of the copy is known.
         late = RevertOutcome()
         if not read_all(directory).lost(copies):
             late = try_to_revert(
@@ -296,7 +286,7 @@ def _taken_back(
                 key=key,
                 tell_of_others=None if set_id else tell,
             )
-        # Those that are refused or elsewhere are asked for once more.
+        # Refused changes, and those made elsewhere, are tried once more below.
         late = replace(late, refused=(), elsewhere=())
         selected = try_to_revert(
             conninfo,
@@ -314,34 +304,35 @@ def _taken_back(
         settled = outcome.settled or _reverted_without_restart(set_id, directory)
         if not request.restart or not any(change.restart for change in settled):
             return conninfo, outcome
-        again = run_until_signalled(restart_after_reverting(conninfo, settled, directory))
-        shown = {each.id: each for each in again}
-        return conninfo, replace(outcome, settled=tuple(shown.get(each.id, each) for each in outcome.settled))
+        after = {
+            change.id: change for change in run_until_signalled(restart_after_reverting(conninfo, settled, directory))
+        }
+        return conninfo, replace(outcome, settled=tuple(after.get(change.id, change) for change in outcome.settled))
 
-    def sought(conninfo: ConnInfo) -> Elsewhere | None:
-        there = elsewhere(conninfo, chosen, directory, set_id)
-        if there is not None:
-            tell(f"the server of {there.data_directory} listens at {there.conninfo.endpoints[0]} now")
-        return there
+    def find_moved(conninfo: ConnInfo) -> Elsewhere | None:
+        moved = elsewhere(conninfo, chosen, directory, set_id)
+        if moved is not None:
+            tell(f"the server of {moved.data_directory} listens at {moved.conninfo.endpoints[0]} now")
+        return moved
 
     def act(conninfo: ConnInfo) -> tuple[ConnInfo, RevertOutcome]:
         problem, outcome = None, RevertOutcome()
         try:
-            outcome = taken(conninfo)
+            outcome = revert_here(conninfo)
             if outcome.settled or outcome.refused or not set_id:
                 return restarted(conninfo, outcome)
         except ConnectionProblem as error:
             if not isinstance(error, PasswordNeeded | WrongPassword) and let_in_again(
                 conninfo, chosen, directory, tell, set_id, written.append
             ):
-                return restarted(conninfo, taken(conninfo))
+                return restarted(conninfo, revert_here(conninfo))
             if isinstance(error, LockedOut | NoAnswer):
                 error.hint = by_hand(conninfo, chosen, directory, set_id) or error.hint
             if isinstance(error, NotLetIn) and not set_id:
                 raise
             problem = error
-        there = sought(conninfo)
-        if there is None:
+        moved = find_moved(conninfo)
+        if moved is None:
             policy = policy_for(conninfo, yes=request.yes, watchdog=is_watchdog)
             recovered = None
             # Another server may answer there while that of the set is down.
@@ -359,100 +350,95 @@ def _taken_back(
                     written=frozenset().union(*written),
                     refused=tuple(Refusal(change, down) for change in recovered.waiting),
                 )
-            there = sought(conninfo)
-        if there is None:
-            return restarted(conninfo, taken(conninfo))
-        return restarted(there.conninfo, taken(there.conninfo, there.key))
+            moved = find_moved(conninfo)
+        if moved is None:
+            return restarted(conninfo, revert_here(conninfo))
+        return restarted(moved.conninfo, revert_here(moved.conninfo, moved.key))
 
-    return let_in(request.words, act)
+    return let_in(request.connection, act)
 
 
-# Journals that are damaged, not ours, or of servers that are gone: told of, and taken out of use.
-
-_NOTHING: Final = "none of its changes is in force"
+# Journals that are damaged, not ours, or of servers that are gone.
 
 
 def tell_of_damage(directory: Path | None) -> bool:
-    """Says which journals are damaged or not used, and what to do about it; whether all can be used.
+    """Report journals that are damaged or cannot be used; return True where all can be used.
 
     Raises:
-        JournalProblem: They cannot be listed.
+        JournalProblem: The journals cannot be listed.
     """
     journals(directory)
-    found = read_all(directory)
-    for problem in found.problems.values():
+    readable = read_all(directory)
+    for problem in readable.problems.values():
         complain(problem)
-    for path, text in found.texts.items():
-        for words in text.problems:
-            tell(f"{path}: {words}")
+    for path, text in readable.texts.items():
+        for damage in text.problems:
+            tell(f"{path}: {damage}")
         if text.problems:
             tell(f"its intact lines count; `pgtop-tune revert --retire {path}` takes the journal out of use")
-    return not found.problems
+    return not readable.problems
 
 
 def retire(journal: Path, directory: Path | None, *, yes: bool) -> int:
-    """Lists what a journal has in force, asks, and takes it out of use; nothing is changed on a server.
-
-    Returns:
-        The exit status.
+    """List the changes of a journal in force, ask, and take it out of use; change nothing on a server.
 
     Raises:
-        UsageProblem: There is no such journal, or nobody is there to be asked.
+        UsageProblem: There is no such journal, or no terminal to ask on.
         JournalProblem: It is not ours, or is being written.
     """
-    path = _found(journal, directory)
+    path = _journal_path(journal, directory)
+    lines = []
     try:
         text = read(path)
         lines = _in_force(text)
         say(text.server.description if text.server is not None else path.stem)
     except JournalProblem as problem:
         tell(f"it cannot be read: {problem.message}")
-        lines = []
-    for line in lines or [_NOTHING]:
+    for line in lines or ["none of its changes is in force"]:
         say(f"  {line}")
     if not yes:
         if not can_ask():
             raise UsageProblem("nothing would revert these changes any more", "pass --yes without a terminal")
-        if answer_to("take the journal out of use? [y/N] ").lower() not in ("y", "yes"):
+        if not says_yes("take the journal out of use?"):
             say("no change was made")
-            return 0
+            return ExitCode.OK
     say(f"retired: {renamed(path)}")
-    return 0
+    return ExitCode.OK
 
 
-def _found(journal: Path, directory: Path | None) -> Path:
+def _journal_path(journal: Path, directory: Path | None) -> Path:
     for path in journals(directory):
         if journal in (path, Path(path.name), Path(path.stem)) or journal.absolute() == path.absolute():
             return path
-    where = directory or journal_dir()
     raise UsageProblem(
-        f"{journal} is not a journal in {where}", "`pgtop-tune revert --list` names servers and journals"
+        f"{journal} is not a journal in {directory or journal_dir()}",
+        "`pgtop-tune revert --list` names servers and journals",
     )
 
 
-# What is said of changes that were taken back: what was done, and what was not. Pure.
+# Messages about reverted changes. Pure.
 
 
-def of_outcome(outcome: RevertOutcome) -> Iterator[str]:
-    """A line for each change that was settled."""
-    yield from map(of_settled, outcome.reverted)
+def outcome_lines(outcome: RevertOutcome) -> Iterator[str]:
+    """Yield a line for each settled change."""
+    yield from map(settled_words, outcome.reverted)
     for change in outcome.already:
-        yield f"{change.name}: {change.message}: {_back_to(change)}"
-    yield from map(of_settled, outcome.left_alone)
+        yield f"{change.name}: {change.message}: {value_after(change)}"
+    yield from map(settled_words, outcome.left_alone)
 
 
-def of_elsewhere(outcome: RevertOutcome) -> Iterator[str]:
-    """A line for each change that is left in force because it was made on another server, and how to go on."""
+def elsewhere_lines(outcome: RevertOutcome) -> Iterator[str]:
+    """Yield a line for each change that stays in force because it was made on another server, and a remedy."""
     for change in outcome.elsewhere:
         value = change.value or "default"
         yield f"{change.name} = {value} was set on another server of this cluster, as far as can be told: left in force"
     for origin in dict.fromkeys(outcome.origins.get(change.id, "") for change in outcome.elsewhere):
-        named = f" ({origin})" if origin else ""
-        yield f"connect to that server{named}; or pass --adopt if this server has replaced it"
+        server = f" ({origin})" if origin else ""
+        yield f"connect to that server{server}; or pass --adopt if this server has replaced it"
 
 
-def of_inherited(outcome: RevertOutcome) -> Iterator[str]:
-    """A line for each change that this server had from another one, whose journal does not hold it any more."""
+def inherited_lines(outcome: RevertOutcome) -> Iterator[str]:
+    """Yield a line for each change that came from another server, whose journal no longer has it."""
     for change in outcome.settled:
         if origin := outcome.origins.get(change.id):
             yield (
@@ -461,8 +447,8 @@ def of_inherited(outcome: RevertOutcome) -> Iterator[str]:
             )
 
 
-def sum_of(outcome: RevertOutcome, on_machine: Sequence[HostChange] = ()) -> str:
-    """How many changes came to what, those of the machine among them."""
+def sum_words(outcome: RevertOutcome, on_machine: Sequence[HostChange] = ()) -> str:
+    """Return the number of changes by their outcome, with those of the machine."""
     untouched = sum(change.state is ChangeState.SUPERSEDED for change in on_machine)
     done = len(outcome.reverted) + len(on_machine) - untouched
     left_alone = len(outcome.left_alone) + untouched
@@ -472,99 +458,81 @@ def sum_of(outcome: RevertOutcome, on_machine: Sequence[HostChange] = ()) -> str
         (left_alone, f"{left_alone} left alone"),
         (len(outcome.refused), f"{len(outcome.refused)} refused and still in force"),
     )
-    return ", ".join(words for count, words in counts if count) or "nothing to revert"
+    return ", ".join(message for count, message in counts if count) or "nothing to revert"
 
 
 def revert_machine(chosen: Selection, directory: Path | None, copies: Sequence[bytes]) -> None:
-    """Takes the changes back and tells of each.
+    """Revert changes of the machine, and tell of each.
 
     Raises:
         JournalProblem: The journals cannot be listed: this machine's may be among them.
     """
     if not copies:
         journals(directory)
-    say(sum_of(RevertOutcome(), revert_settings(chosen, directory=directory, report=say_reverted, copies=copies)))
+    say(sum_words(RevertOutcome(), revert_settings(chosen, directory=directory, report=say_reverted, copies=copies)))
 
 
 def tell_of_the_rest(directory: Path | None) -> None:
-    """That settings of this machine are still in force, where some are."""
+    """Tell that settings of this machine are still in force, where some are."""
     try:
-        left = len(read(path_for(machine().key, directory)).host_in_force)
+        count = len(read(path_for(machine().key, directory)).host_in_force)
     except JournalProblem:
         # `tell_of_damage` has told of it.
         return
-    if left:
-        what = "a setting of this machine is" if left == 1 else f"{left} settings of this machine are"
-        tell(f"{what} still changed: `pgtop-tune revert --machine`")
+    if count:
+        subject = "a setting of this machine is" if count == 1 else f"{count} settings of this machine are"
+        tell(f"{subject} still changed: `pgtop-tune revert --machine`")
 
 
 def say_reverted(change: HostChange) -> None:
-    """What came of reverting a change, in a line."""
+    """Print the outcome of reverting a change in a line."""
     if change.state is ChangeState.SUPERSEDED:
         say(f"{change.name}: {change.message}")
-        return
-    note = f"  ({change.message})" if change.message else ""
-    say(f"{change.name}: {change.value} → {change.shown_after}{note}")
-
-
-def _told_of_setting(change: HostChange) -> str:
-    """One change in force in a line, with the words to revert it by."""
-    notes = (
-        str(change.state),
-        f"{datetime.fromtimestamp(change.at_ms / 1000):%Y-%m-%d %H:%M:%S}",
-        f"by {change.by}" if change.by else "",
-        f"also in {change.drop_in}" if change.drop_in else "",
-        "" if change.kept else "pending confirmation",
-        change.reason,
-        change.message,
-        f"--machine --set {change.set_id or change.id}",
-    )
-    return f"{change.name}: {change.value_before} → {change.value}  ({'; '.join(filter(None, notes))})"
+    else:
+        say_setting(change, change.value)
 
 
 def policy_for(conninfo: ConnInfo, *, yes: bool, watchdog: bool) -> Policy:
-    """Return what may be done to a server that is down: people are asked, revert watchdogs start none.
+    """Return the policy for a server that is down: an operator is asked, a revert watchdog starts none.
 
     Args:
-        conninfo: Where it does not answer.
-        yes: Start it without a question.
-        watchdog: Nobody is there to be asked, ever.
+        conninfo: Connection that does not answer.
+        yes: Start the server without a question.
+        watchdog: No operator can be asked.
     """
 
-    def is_meant(known: KnownServer) -> bool:
-        seen = f"{datetime.fromtimestamp(known.changed_ms / 1000):%Y-%m-%d %H:%M:%S}"
-        what = f"PostgreSQL {known.version} in {known.server_place.data_directory}, changed last at {seen}"
-        tell(f"nothing answers at {conninfo.endpoints[0]}; down there: {what}")
-        if known.alone:
+    def is_meant(stopped: KnownServer) -> bool:
+        server = f"PostgreSQL {stopped.version} in {stopped.server_place.data_directory}"
+        changed = _clock(stopped.changed_ms)
+        tell(f"nothing answers at {conninfo.endpoints[0]}; down there: {server}, changed last at {changed}")
+        if stopped.alone:
             return True
         if not can_ask():
             raise ClusterProblem(
                 f"several data directories have used {conninfo.endpoints[0]}, and one must be chosen",
                 "`pgtop-tune revert --list` lists the sets; --set ID selects one",
             )
-        return answer_to("restore its old values? [y/N] ").lower() in ("y", "yes")
+        return says_yes("restore its old values?")
 
-    def may_start(known: KnownServer) -> bool:
-        return yes or (can_ask() and answer_to("start it with its old values? [y/N] ").lower() in ("y", "yes"))
+    def may_start(server: KnownServer) -> bool:
+        return yes or (can_ask() and says_yes("start it with its old values?"))
 
-    return Policy(is_meant=is_meant, may_start=None if watchdog else may_start, may_copy=_may_copy)
+    def may_copy(message: str) -> bool:
+        tell(message)
+        return can_ask() and says_yes("restore the copy?")
 
-
-def _may_copy(words: str) -> bool:
-    tell(words)
-    return can_ask() and answer_to("restore the copy? [y/N] ").lower() in ("y", "yes")
+    return Policy(is_meant=is_meant, may_start=None if watchdog else may_start, may_copy=may_copy)
 
 
 async def restart_after_reverting(
     conninfo: ConnInfo, reverted: Sequence[ParameterChange], directory: Path | None
 ) -> tuple[ParameterChange, ...]:
-    """Restarts where the old values need it; the changes as they are shown then.
+    """Restart the server where the old values need it, and return the changes as they are afterwards.
 
     Raises:
-        ServerProblem: It did not come up.
+        ServerProblem: The server did not come up.
     """
-    control = PostgresControl(conninfo, directory=directory)
-    try:
+    async with aclosing(PostgresControl(conninfo, directory=directory)) as control:
         service = RestartService(control)
         outcome, interrupted = await to_the_end(service.restart_for(reverted, tell), service.give_up)
         if outcome.state in (RestartState.WAITING, RestartState.LEFT):
@@ -575,5 +543,3 @@ async def restart_after_reverting(
             check_up(outcome)
             tell(outcome.words)
         return outcome.changes
-    finally:
-        await control.aclose()

@@ -1,20 +1,20 @@
-"""Runs experiments: the session that makes the runs, the database of its own, and what is put back."""
+"""`experiment run` and `resume`: the session that makes the runs, its own database, and the clean-up."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PgtopError, ServerProblem, UsageProblem
+from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PgtopError, UsageProblem
 from pgtop_tune.base.sql_quoting import quoted
-from pgtop_tune.base.units import counted
-from pgtop_tune.bench.datasets.pgbench_tables import Initialised, PgbenchShape, initialise, look_for_room
+from pgtop_tune.bench.datasets.pgbench_tables import Initialised, PgbenchShape, initialise
 from pgtop_tune.bench.datasets.recognise import recognise_pgbench
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
@@ -23,27 +23,33 @@ from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.model.change_set import PendingParameter
+from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
-from pgtop_tune.cli.changing import machine_of
+from pgtop_tune.cli.commands.experiment import PlanRequest, PlanResumeRequest, PlanRunRequest
 from pgtop_tune.cli.commands.experiment.plans import bound_plan, check_fits, scripts_by_profile
-from pgtop_tune.cli.commands.experiment.request import PlanRequest
 from pgtop_tune.cli.commands.experiment.results import directory_of, outcome_in, say_results
-from pgtop_tune.cli.connecting import can_ask, let_in
+from pgtop_tune.cli.commands.experiment.workers import (
+    check_resumable,
+    confirm_restarts,
+    resume_on_workers,
+    run_on_workers,
+)
+from pgtop_tune.cli.connections import let_in
+from pgtop_tune.cli.detached import start_detached
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.live_options import LiveOptions, disk_caps, pooler_addresses
-from pgtop_tune.cli.load_targets import targets
-from pgtop_tune.cli.looking import look_closely
+from pgtop_tune.cli.options import LiveOptions, disk_caps, pooler_addresses
 from pgtop_tune.cli.output import tell
-from pgtop_tune.cli.signals import answer_to
-from pgtop_tune.cli.wiring import LiveSession, endpoint_of, free_bytes_for
+from pgtop_tune.cli.parameter_changes import machine_of
+from pgtop_tune.cli.snapshot import look
+from pgtop_tune.cli.wiring import LiveSession, available_bytes, endpoint_of, targets
 from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.plan.bind import check_reviewed, plan_hash
-from pgtop_tune.experiment.plan.model import OWN_DATABASE, Estimate, PlanArm, estimate
+from pgtop_tune.experiment.plan.model import OWN_DATABASE, PlanArm, estimate
 from pgtop_tune.experiment.plan.report import shown_plan, switched
 from pgtop_tune.experiment.plan.results import (
     ABANDONED,
@@ -64,75 +70,48 @@ from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
 
-# Plans on several servers: the workers, whether their servers are alike, and the run that gives them cells.
-
-
-# Whether the servers are alike: else a plan is not one experiment.
-
-
 _DATABASE: Final = "pgtop_tune_experiment_"
 _RESTART_S: Final = 180.0
 _ANSWER_S: Final = 10.0
 
 
-def run_plan(plan: str, request: PlanRequest) -> int:
-    """Runs a plan from its begin.
-
-    Returns:
-        The exit status.
+def run_plan(request: PlanRunRequest) -> int:
+    """Run a plan from its first cell, and return the exit status.
 
     Raises:
-        PgtopError: It does not fit, is not what was reviewed, or cannot go on.
+        PgtopError: The plan does not fit, is not the reviewed one, or cannot go on.
     """
-    found, room = bound_plan(plan, request)
-    check_fits(found, room)
+    if request.detach:
+        return start_detached(["experiment", "run"])
+    if request.workers:
+        return run_on_workers(request)
+    plan, room = bound_plan(request.plan, request)
+    check_fits(plan, room)
     if room.server is not None:
-        # Before anything is made: what is refused leaves nothing.
+        # Before anything is made: a refusal leaves nothing behind.
         check_alone(room.server)
     if request.plan_hash:
-        check_reviewed(found, request.plan_hash, reviewed_dir())
-    taken = estimate(found, room.max_wal_bytes)
-    confirm_restarts(taken, room.sessions, yes=request.yes)
-    directory = new_directory(found.name)
-    identity = directory.name
-    tell(f"experiment {identity}: {taken.words}")
+        check_reviewed(plan, request.plan_hash, reviewed_dir())
+    expected = estimate(plan, room.max_wal_bytes)
+    confirm_restarts(expected, room.sessions, yes=request.yes)
+    directory = new_directory(plan.name)
+    tell(f"experiment {directory.name}: {expected.words}")
     with ExperimentLog(directory) as log:
-        first = {
-            "kind": "plan", "name": found.name, "hash": plan_hash(found), "began_ms": _now_ms(),
-            "plan": to_builtins(found),
-        }  # fmt: skip
-        log.write(**first)
-        outcome = outcome_of([first], identity)
-        assert outcome is not None
-        return _gone_on(request, outcome, log)
+        log.write("plan", name=plan.name, hash=plan_hash(plan), began_ms=now_ms(), plan=to_builtins(plan))
+        return _continued(request, outcome_in(directory), log)
 
 
-def confirm_restarts(taken: Estimate, sessions: int, *, yes: bool) -> None:
-    """A restart ends the sessions of others: somebody has to want it.
+def resume_plan(request: PlanResumeRequest) -> int:
+    """Continue an experiment, and return the exit status.
 
     Raises:
-        UsageProblem: There is nobody to ask.
-        ServerProblem: Nobody says yes.
+        PgtopError: The experiment runs already, is complete, or belongs to another server.
     """
-    if not taken.restarts or not sessions or yes:
-        return
-    words = f"{counted(taken.restarts, 'restart')} of the server: ends {counted(sessions, 'session')} of others"
-    if not can_ask():
-        raise UsageProblem(words, "pass --yes without a terminal")
-    if answer_to(f"{words}; run the plan? [y/N] ").lower() not in ("y", "yes"):
-        raise ServerProblem("not run: nothing was changed")
-
-
-def resume_experiment(experiment: str, request: PlanRequest) -> int:
-    """Goes on with an experiment.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        PgtopError: It runs already, is complete, or belongs to another server.
-    """
-    directory = directory_of(experiment)
+    if request.detach:
+        return start_detached(["experiment", "resume"])
+    if request.workers:
+        return resume_on_workers(request)
+    directory = directory_of(request.experiment)
     with ExperimentLog(directory) as log:
         deadline_s = time.monotonic() + _RESTART_S
         while True:
@@ -142,22 +121,19 @@ def resume_experiment(experiment: str, request: PlanRequest) -> int:
             except NotLetIn:
                 raise
             except ConnectionProblem:
-                # The revert watchdog of the process that was killed may just restart the server.
+                # The revert watchdog of a killed process may be restarting the server.
                 if not outcome.sets or time.monotonic() > deadline_s:
                     raise
                 time.sleep(1.0)
 
 
 def _resumed(outcome: ExperimentOutcome, log: ExperimentLog, request: PlanRequest) -> int:
-    if outcome.ended in (COMPLETE, ABANDONED):
-        hint = f"`pgtop-tune experiment report {outcome.id}` shows it"
-        raise UsageProblem(f"{outcome.id} is {outcome.ended}", hint)
+    check_resumable(outcome, request)
     if outcome.workers:
         raise UsageProblem(f"{outcome.id} runs on {', '.join(outcome.workers)}", "pass --workers ADDRESS")
-    looked = look_closely(request.connection, 0.0, None, None)
-    server = sections.server(looked.interval.newest)
-    now = "" if isinstance(server, Unavailable) else server.system_identifier
-    if now and now not in outcome.plan.server:
+    server = sections.server(look(request.connection).newest)
+    identifier = "" if isinstance(server, Unavailable) else server.system_identifier
+    if identifier and identifier not in outcome.plan.server:
         raise UsageProblem(f"{outcome.id} belongs to {outcome.plan.server}", "connect to that server")
     scripts = scripts_by_profile(
         [name for name, _ in outcome.plan.scripts], load_profiles(profile_directories(request.session.profiles))
@@ -165,15 +141,11 @@ def _resumed(outcome: ExperimentOutcome, log: ExperimentLog, request: PlanReques
     if not request.abandon and scripts != outcome.plan.scripts:
         changed = [name for name, text in scripts if (name, text) not in outcome.plan.scripts]
         raise UsageProblem(f"the scripts of {', '.join(changed)} have changed", "restore them, or begin anew")
-    if outcome.plan.unsafe and not request.allow_unsafe and not request.abandon:
-        raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", f"`{outcome.resuming}`")
-    if not set(outcome.plan.confirmed) <= set(request.session.confirm or ()) and not request.abandon:
-        raise UsageProblem(f"{outcome.id} runs code that was confirmed", f"`{outcome.resuming}`")
-    log.write("resumed", at_ms=_now_ms())
-    return _gone_on(request, outcome, log)
+    log.write("resumed", at_ms=now_ms())
+    return _continued(request, outcome, log)
 
 
-def _gone_on(request: PlanRequest, outcome: ExperimentOutcome, log: ExperimentLog) -> int:
+def _continued(request: PlanRequest, outcome: ExperimentOutcome, log: ExperimentLog) -> int:
     session = request.session
     live = LiveOptions(
         pgbench=session.pgbench,
@@ -182,11 +154,11 @@ def _gone_on(request: PlanRequest, outcome: ExperimentOutcome, log: ExperimentLo
         allow_unsafe=request.allow_unsafe,
         confirmed=frozenset(request.session.confirm or ()),
     )
-    making = ExperimentSession(outcome, log, live, profile_directories(session.profiles))
-    code = let_in(request.connection, lambda conninfo: asyncio.run(making.run(conninfo, abandon=request.abandon)))
-    if code == ExitCode.OK:
+    experiment = ExperimentSession(outcome, log, live, profile_directories(session.profiles))
+    status = let_in(request.connection, lambda conninfo: asyncio.run(experiment.run(conninfo, abandon=request.abandon)))
+    if status == ExitCode.OK:
         say_results(outcome_of(read_entries(log.directory), outcome.id), abandon=request.abandon)
-    return code
+    return status
 
 
 class _Doors:
@@ -215,14 +187,13 @@ class _Doors:
 
 
 class ExperimentSession:
-    """Everything that a run of an experiment needs, made for it and put away after it.
+    """The parts of a run of an experiment, with a clean-up after it.
 
     Args:
-        outcome: Of the journal so far.
-        log: The journal, open.
-        live: Of the session that watches.
+        outcome: The journal's so far.
+        log: The open journal.
         directories: Of profiles.
-        keeps_data: The database that is made for it stays, for the next cells of the same experiment.
+        keeps_data: The database of the experiment stays for its next cells.
     """
 
     def __init__(
@@ -242,23 +213,23 @@ class ExperimentSession:
         self._database = outcome.database
         self._keeps_data: Final = keeps_data
         self._announcement: Announcement | None = None
-        self._over = False
+        self._has_ended = False
 
     async def run(self, conninfo: ConnInfo, *, abandon: bool) -> int:
-        """Runs what is left; the exit status.
+        """Run the remaining cells, and return the exit status.
 
         Raises:
-            PgtopError: It cannot go on. What was done is kept, what was changed is reverted.
+            PgtopError: The experiment cannot go on. Its results are kept, its changes reverted.
         """
         try:
             return await self._run(conninfo, abandon=abandon)
         finally:
-            self._over = True
+            self._has_ended = True
             if self._announcement is not None:
                 self._announcement.end()
 
     async def _run(self, conninfo: ConnInfo, *, abandon: bool) -> int:
-        # Of several hosts, all that follows goes to the one that lets us in.
+        # Of several hosts, the one of this session is used from here on.
         conninfo = conninfo.only((await self._reached_by(conninfo)).endpoint)
         names = [name for arm in self._plan.arms for name, _ in arm.settings]
         with_restart = any(arm.restart for arm in self._plan.arms)
@@ -267,23 +238,20 @@ class ExperimentSession:
         service = RestartService(control)
         machine = await machine_of(conninfo, names, beside_server=True, with_restart=with_restart)
         doors = _Doors(control, service, machine)
-        try:
-            await leave_watchdogs(control, machine, None, tell)
-            there = conninfo if self._plan.database != OWN_DATABASE else await self._own_database(conninfo)
-            signalled = await self._measured(there, doors, abandon=abandon)
-        except PgtopError as problem:
-            self._log.write("ended", why=unfinished(problem))
-            raise
-        finally:
-            await service.aclose()
-            await control.aclose()
-            await machine.aclose()
+        async with aclosing(machine), aclosing(control), aclosing(service):
+            try:
+                await leave_watchdogs(control, machine, None, tell)
+                database = conninfo if self._plan.database != OWN_DATABASE else await self._own_database(conninfo)
+                signalled = await self._measured(database, doors, abandon=abandon)
+            except PgtopError as problem:
+                self._log.write("ended", why=unfinished(problem))
+                raise
         if signalled:
             self._log.write("ended", why="stopped by a signal")
             tell(f"stopped; `{self._outcome.resuming}` continues")
             return ExitCode.SIGNALLED + signalled
         if not self._keeps_data:
-            await self._put_back(conninfo)
+            await self._clean_up(conninfo)
         self._log.write("ended", why=ABANDONED if abandon else COMPLETE)
         return ExitCode.OK
 
@@ -305,8 +273,8 @@ class ExperimentSession:
             targets=await self._targets(conninfo),
             profiles=load_profiles(self._directories).by_name,
             open_sql_session=lambda: open_sql_session(conninfo),
-            make_data=lambda scale: self._made(conninfo, scale),
-            free_bytes=lambda: self._free_bytes(conninfo),
+            make_data=lambda scale: self._initialise(conninfo, scale),
+            free_bytes=lambda: _free_bytes(conninfo),
             unsafe=self._live.allow_unsafe,
             confirmed=self._live.confirmed,
             tell=tell,
@@ -314,7 +282,7 @@ class ExperimentSession:
         run = ExperimentRun(self._outcome, self._log, parts)
         if abandon:
             return await run_beside(session.engine, run.settle)
-        announcement = self._announcement = Announcement("experiment run", switched(self._outcome), self._shown)
+        announcement = self._announcement = Announcement("experiment run", switched(self._outcome), self._state)
         session.engine.attach(announcement)
 
         async def measure() -> None:
@@ -325,85 +293,64 @@ class ExperimentSession:
 
         return await run_beside(session.engine, measure)
 
-    def _shown(self) -> ExperimentState:
+    def _state(self) -> ExperimentState:
         outcome = outcome_of(read_entries(self._log.directory), self._outcome.id) or self._outcome
-        return shown_plan(outcome, _now_ms(), under_way=not self._over)
+        return shown_plan(outcome, now_ms(), under_way=not self._has_ended)
 
     async def _targets(self, conninfo: ConnInfo) -> Mapping[str, LoadTarget]:
-        found = {}
-        sql_session = await open_sql_session(conninfo)
-        try:
+        by_name = {}
+        async with aclosing(await open_sql_session(conninfo)) as sql_session:
             for endpoint in self._plan.endpoints:
-                if not endpoint.address:
+                if endpoint.address:
+                    addresses = [f"{endpoint.name}={endpoint.address}"]
+                    [by_name[endpoint.name]] = await targets(addresses, sql_session, conninfo, from_here=True)
+                else:
                     pinned = conninfo.pinned(sql_session.reached)
-                    found[endpoint.name] = LoadTarget(endpoint.name, endpoint_of(pinned))
-                    continue
-                words = [f"{endpoint.name}={endpoint.address}"]
-                [found[endpoint.name]] = await targets(words, sql_session, conninfo, from_here=True)
-        finally:
-            await sql_session.aclose()
-        return found
+                    by_name[endpoint.name] = LoadTarget(endpoint.name, endpoint_of(pinned))
+        return by_name
 
     @staticmethod
     async def _reached_by(conninfo: ConnInfo) -> Reached:
         """Return the address that a session reaches now."""
-        sql_session = await open_sql_session(conninfo)
-        try:
+        async with aclosing(await open_sql_session(conninfo)) as sql_session:
             return sql_session.reached
-        finally:
-            await sql_session.aclose()
 
     async def _own_database(self, conninfo: ConnInfo) -> ConnInfo:
-        """A database of the experiment's own, made where it is not there."""
+        """Return a connection to the experiment's own database, which is created where it is absent."""
         if not self._database:
             self._database = _DATABASE + self._outcome.id.replace("-", "_").lower()
             self._log.write("database", name=self._database)
-        sql_session = await open_sql_session(conninfo)
-        try:
+        async with aclosing(await open_sql_session(conninfo)) as sql_session:
             if not await sql_session.rows("SELECT 1 FROM pg_database WHERE datname = %s", [self._database]):
                 await sql_session.execute(f"CREATE DATABASE {quoted(self._database)}")
-        finally:
-            await sql_session.aclose()
         return replace(conninfo, dbname=self._database)
 
-    async def _put_back(self, conninfo: ConnInfo) -> None:
-        """Drops what was made for the experiment."""
-        now = outcome_of(read_entries(self._log.directory), self._outcome.id)
-        if not (self._database or (now is not None and now.tables)):
+    async def _clean_up(self, conninfo: ConnInfo) -> None:
+        """Drop the database or the tables of the experiment."""
+        outcome = outcome_of(read_entries(self._log.directory), self._outcome.id)
+        has_tables = outcome is not None and outcome.tables
+        if not (self._database or has_tables):
             return
-        sql_session = await open_sql_session(conninfo)
-        try:
+        async with aclosing(await open_sql_session(conninfo)) as sql_session:
             if self._database:
                 await sql_session.execute(f"DROP DATABASE IF EXISTS {quoted(self._database)} WITH (FORCE)")
                 self._log.write("database", name="")
-            if now is not None and now.tables:
-                found = await recognise_pgbench(sql_session)
-                if found is not None and made_here(found, now.table_oids):
-                    await sql_session.execute(f"DROP TABLE {', '.join(found.tables.values())}")
-                elif found is not None:
-                    tell(f"pgbench's tables stay, this experiment did not make them: {found.describe()}")
+            if outcome is not None and has_tables:
+                facts = await recognise_pgbench(sql_session)
+                if facts is not None and made_here(facts, outcome.table_oids):
+                    await sql_session.execute(f"DROP TABLE {', '.join(facts.tables.values())}")
+                elif facts is not None:
+                    tell(f"pgbench's tables stay, this experiment did not make them: {facts.describe()}")
                 self._log.write("tables", there=False)
-        finally:
-            await sql_session.aclose()
 
-    async def _made(self, conninfo: ConnInfo, scale: int) -> Initialised:
+    async def _initialise(self, conninfo: ConnInfo, scale: int) -> Initialised:
         shape = PgbenchShape(steps=self._plan.init_steps)
-        sql_session = await open_sql_session(conninfo)
-        try:
+        async with aclosing(await open_sql_session(conninfo)) as sql_session:
             endpoint = endpoint_of(conninfo.pinned(sql_session.reached))
             pgbench = find_pgbench(self._live.pgbench, over_tls=endpoint.over_tls)
             return await initialise(endpoint, scale, pgbench, shape=shape, sql_session=sql_session)
-        finally:
-            await sql_session.aclose()
-
-    async def _free_bytes(self, conninfo: ConnInfo) -> int | None:
-        sql_session = await open_sql_session(conninfo)
-        try:
-            room = await look_for_room(sql_session, 1, 0, await free_bytes_for(sql_session))
-        finally:
-            await sql_session.aclose()
-        return room.available_bytes
 
 
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+async def _free_bytes(conninfo: ConnInfo) -> int | None:
+    async with aclosing(await open_sql_session(conninfo)) as sql_session:
+        return await available_bytes(sql_session)

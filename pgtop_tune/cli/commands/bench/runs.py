@@ -1,7 +1,4 @@
-"""Puts a measurement together: the watched server, pgbench, the runs, and where the results go.
-
-Where `bench run` sends its load: the endpoints as typed, resolved.
-"""
+"""`bench run`: the watched server, pgbench, the runs, and the output of their results."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import zip_longest
+from itertools import compress, count, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -22,7 +19,6 @@ from msgspec.structs import replace
 
 from pgtop_tune.base import units
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
-from pgtop_tune.base.foreign_answers import decoding
 from pgtop_tune.base.paths import private, replacing
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import as_markdown, as_text, escaped
@@ -30,14 +26,14 @@ from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.profiles import LONGEST_BYTES, Profiles, load_profiles, parse_choice, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.assignments import PARAMETER_NAMES, check_known
-from pgtop_tune.cli.commands.bench.request import RunRequest
-from pgtop_tune.cli.connecting import opened
+from pgtop_tune.cli.commands.bench import RunRequest
+from pgtop_tune.cli.connections import opened
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.load_targets import first_answer, targets
+from pgtop_tune.cli.options import TableFormat
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
-from pgtop_tune.cli.wiring import LiveSession
+from pgtop_tune.cli.parameter_changes import check_known
+from pgtop_tune.cli.wiring import LiveSession, first_answer, targets
 from pgtop_tune.compare.noise import CellOfRuns, LoadFingerprint, known_noise, known_words
 from pgtop_tune.compare.reports.sheets import (
     cell_notes,
@@ -66,19 +62,17 @@ from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
-# Runs in words: their progress and their results.
-
-# Throughput and latency over the steps of a load as lines of text.
+# Progress and results of runs as text and Markdown.
 
 BAR: Final = 40
 _KNEE: Final = "<- knee"
 
 
 def chart_lines(curve: StepCurve, block: str = "#") -> list[str]:
-    """A bar per step, as long as its throughput, with p99 beside it; the knee is marked and named.
+    """Return a bar for each step, as long as its throughput, with p99 beside it; the knee is marked and explained.
 
     Args:
-        block: What bars are made of.
+        block: Character of the bars.
     """
     most = max((point.tps or 0.0 for point in curve.points), default=0.0)
     marked = False
@@ -98,47 +92,48 @@ _TOGETHER: Final = "*"
 _FIGURE: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
-def heading(number: int, whole: int, cell: RunCell, *, open_end: bool = False) -> str:
-    """What is run next.
+def heading(number: int, total: int, cell: RunCell, *, open_end: bool = False) -> str:
+    """Return the line before a run.
 
     Args:
-        open_end: There are so many at most.
+        number: Of the run, from 0.
+        open_end: `total` is a maximum.
     """
     load = cell.profile_name or " ".join(script.name for script in cell.scripts)
     rate = "" if cell.spec.rate_per_s is None else f", {units.number(cell.spec.rate_per_s)} per second"
-    of = f"at most {whole}" if open_end else str(whole)
+    runs = f"at most {total}" if open_end else str(total)
     under = f", {cell.configuration}" if cell.configuration else ""
-    return one_line(f"run {number + 1} of {of}: {load}, {cell.spec.clients} clients{rate}, {cell.target.name}{under}")
+    return one_line(f"run {number + 1} of {runs}: {load}, {cell.spec.clients} clients{rate}, {cell.target.name}{under}")
 
 
 def progress_words(run: BenchRun, line: BenchProgress) -> str:
-    """One second."""
+    """Return the line of a second of a run."""
     failed = f"  {line.failed} failed" if line.failed else ""
     lag = "" if line.lag_ms is None else f"  lag {units.with_ms(line.lag_ms)}"
     skipped = f"  {line.skipped} skipped" if line.skipped else ""
-    of = f" of {run.duration_s}" if run.duration_s else ""
+    total = f" of {run.duration_s}" if run.duration_s else ""
     latency = units.with_ms(line.latency_ms if line.tps else None)
     retries = f"  {line.retries} retries" if line.retries else ""
-    return f"{line.elapsed_s:6.0f}{of} s  {line.tps:9.1f} tps  lat {latency:>8}{lag}{skipped}{failed}{retries}"
+    return f"{line.elapsed_s:6.0f}{total} s  {line.tps:9.1f} tps  lat {latency:>8}{lag}{skipped}{failed}{retries}"
 
 
 Loads = Mapping[str, Mapping[str, CellOfRuns]]
-"""Cells by load, and by configuration."""
+"""Cells by load and configuration."""
 
 
-def text(
+def results_text(
     results: Sequence[RunResult],
     steps: Steps | None,
     block: str,
     cells: Sequence[CellOfRuns] = (),
     loads: Loads = MappingProxyType({}),
 ) -> str:
-    """One run in full; several as a table, with a chart over the steps, and each doubt with the runs it concerns.
+    """Return one run in full; of several a table, a chart over the steps, and each doubt with the runs it concerns.
 
     Args:
-        block: What bars are made of.
+        block: Character of the bars.
         cells: Of repeats.
-        loads: The same where there are configurations.
+        loads: Of repeats with configurations.
     """
     if len(results) == 1 and steps is None:
         return "\n".join(_in_full(results[0]))
@@ -152,24 +147,23 @@ def text(
     return "\n".join([*lines, "", *_doubts_of_all(results)])
 
 
-def markdown(
+def results_markdown(
     results: Sequence[RunResult],
     steps: Steps | None,
     cells: Sequence[CellOfRuns] = (),
     loads: Loads = MappingProxyType({}),
 ) -> str:
-    """The tables, the knees, and the doubts as a list."""
-    lines = [as_markdown(table_of(results)), ""]
-    if cells:
-        lines += [as_markdown(cell_table(cells)), ""]
-    if loads:
-        lines += [as_markdown(configuration_table(loads)), ""]
+    """Return tables, and knees and doubts as a list. Arguments as of `results_text`."""
+    tables = [table_of(results)]
+    tables += [cell_table(cells)] if cells else []
+    tables += [configuration_table(loads)] if loads else []
     remarks = [
         *(cell_notes(cells) if cells else ()),
         *(f"{one_line(curve.name)}: {curve.knee.reason}" for curve in curves(results, steps)),
         *_doubts_of_all(results, (RunVerdict.INVALID, RunVerdict.SUSPECT)),
     ]
-    return "\n".join((*lines, *(f"- {escaped(remark)}" for remark in remarks))).rstrip()
+    parts = [*(f"{as_markdown(table)}\n" for table in tables), *(f"- {escaped(remark)}" for remark in remarks)]
+    return "\n".join(parts).rstrip()
 
 
 def _in_full(result: RunResult) -> list[str]:
@@ -185,10 +179,9 @@ def _in_full(result: RunResult) -> list[str]:
     if result.spread is not None:
         lines.append(f"seconds: {result.spread.words}")
     done, *failures = result.counted
-    if any(number for number, _ in failures):
-        counted = (done, *((number, name) for number, name in failures if number))
-        lines.append("transactions: " + ", ".join(f"{number} {name}" for number, name in counted))
-    lines += [words for words in (percentile_words(result), _generator(result)) if words]
+    if failures := [failure for failure in failures if failure[0]]:
+        lines.append("transactions: " + ", ".join(f"{number} {name}" for number, name in (done, *failures)))
+    lines += filter(None, (percentile_words(result), _generator(result)))
     lines += _statements(result)
     measured = result.partial and result.progress
     lines.append("valid" if result.valid else "NOT VALID" + (", partial" if measured else ""))
@@ -210,46 +203,46 @@ def _generator(result: RunResult) -> str:
 
 
 def _statements(result: RunResult) -> list[str]:
-    """Mean latency of each statement, with -r; beside it what the server says of its execution."""
+    """Return the mean latency of each statement (-r), beside the server's execution times."""
     report, times = result.report, result.server_times
     if report is None:
         return []
-    named = [("", report.statements), *((script.name, script.statements) for script in report.scripts)]
+    by_script = [("", report.statements), *((script.name, script.statements) for script in report.scripts)]
     lines = []
-    for name, statements in named:
-        heading = f"statements of {name}" if name else "statements"
+    for name, statements in by_script:
         if statements:
             lines += [
-                one_line(heading),
+                one_line(f"statements of {name}" if name else "statements"),
                 "    client mean   server mean    stddev, ms  (pgbench -r; pg_stat_statements)",
             ]
-        for each in statements:
-            there = times.of(name, each.text)
-            server = f"{UNKNOWN:>14}{UNKNOWN:>14}" if there is None else f"{there.mean_ms:14.3f}{there.stddev_ms:14.3f}"
-            mark = _TOGETHER if there is not None and there.shared else " "
-            lines.append(f"  {each.latency_ms:13.3f}{server}{mark} {one_line(each.text, 80)}{each.trouble}")
+        for statement in statements:
+            row = times.of(name, statement.text)
+            server = f"{UNKNOWN:>14}{UNKNOWN:>14}" if row is None else f"{row.mean_ms:14.3f}{row.stddev_ms:14.3f}"
+            mark = _TOGETHER if row is not None and row.shared else " "
+            query = one_line(statement.text, 80)
+            lines.append(f"  {statement.latency_ms:13.3f}{server}{mark} {query}{statement.trouble}")
     if any(row.shared and row.calls for row in times.rows):
         lines.append(f"{_TOGETHER} the server counts equal statements together: its figures cover all of them")
     return [*lines, one_line(f"not timed on the server: {times.problem}", 200)] if lines and times.problem else lines
 
 
 def _doubts_of_all(results: Sequence[RunResult], verdicts: Sequence[RunVerdict] = tuple(RunVerdict)) -> list[str]:
-    """Each doubt once, with the runs it concerns; figures in which these differ as a range."""
+    """Return each doubt once, with the runs it concerns, and a range for figures that differ."""
     groups: dict[tuple[str, ...], list[tuple[int, Doubt]]] = {}
     for number, result in enumerate(results):
         for doubt in result.doubts:
-            alike = (doubt.verdict, doubt.id, _FIGURE.sub("#", doubt.reason), _FIGURE.sub("#", doubt.advice))
-            groups.setdefault(alike, []).append((number, doubt))
+            kind = (doubt.verdict, doubt.id, _FIGURE.sub("#", doubt.reason), _FIGURE.sub("#", doubt.advice))
+            groups.setdefault(kind, []).append((number, doubt))
     return [
-        f"{_runs([number for number, _ in found], results)}: {_doubt_words(_as_one([doubt for _, doubt in found]))}"
+        f"{_runs([number for number, _ in alike], results)}: {_doubt_words(_as_one([doubt for _, doubt in alike]))}"
         for verdict in verdicts
-        for (of, *_), found in groups.items()
-        if of == verdict
+        for (group_verdict, *_), alike in groups.items()
+        if group_verdict == verdict
     ]
 
 
 def _as_one(doubts: Sequence[Doubt]) -> Doubt:
-    """Doubts that differ in their figures only: seen from the lowest to the highest, advised for the highest."""
+    """Merge doubts that differ in figures only: the reason has their range, the advice the highest."""
     reason = _merged([doubt.reason for doubt in doubts], lambda low, high: f"{low}-{high}")
     return replace(doubts[0], reason=reason, advice=_merged([doubt.advice for doubt in doubts], lambda _, high: high))
 
@@ -263,35 +256,27 @@ def _merged(texts: Sequence[str], between: Callable[[str, str], str]) -> str:
 
 
 def _runs(numbers: Sequence[int], results: Sequence[RunResult]) -> str:
-    """The cells of a table in as few words as tell them apart."""
-    others = [number for number in range(len(results)) if number not in numbers]
-    if not others:
+    """Return the shortest words that tell runs apart."""
+    remaining = [number for number in range(len(results)) if number not in numbers]
+    if not remaining:
         return "all"
-    return f"all but {_cells(others, results)}" if len(others) < len(numbers) else _cells(numbers, results)
-
-
-def _endpoint(result: RunResult) -> str:
-    return result.endpoint
-
-
-def _configuration(result: RunResult) -> str:
-    return result.configuration
+    return f"all but {_cells(remaining, results)}" if len(remaining) < len(numbers) else _cells(numbers, results)
 
 
 def _cells(numbers: Sequence[int], results: Sequence[RunResult]) -> str:
-    """Endpoint and load as far as they differ, each with its steps unless all of them are meant."""
-    names = [name for name in (_endpoint, _configuration, load_name) if len(set(map(name, results))) > 1]
+    """Return endpoint, configuration and load as far as they differ, with the steps unless all are among the runs."""
+    loads = [(result.endpoint, result.configuration, load_name(result)) for result in results]
+    differing = [len(set(column)) > 1 for column in zip(*loads, strict=True)]
     steps: dict[str, dict[int, str]] = {}
-    for number, result in enumerate(results):
-        steps.setdefault(" ".join(name(result) for name in names), {})[number] = _step(result)
-    found = []
-    for name, of in steps.items():
-        meant = [step for number, step in of.items() if number in numbers]
-        if meant:
-            found.append(
-                name if name and len(meant) == len(of) else " ".join(dict.fromkeys(filter(None, (name, *meant))))
-            )
-    return one_line("; ".join(found))
+    for number, (load, result) in enumerate(zip(loads, results, strict=True)):
+        steps.setdefault(" ".join(compress(load, differing)), {})[number] = _step(result)
+    names = []
+    for name, steps_of_load in steps.items():
+        chosen = [step for number, step in steps_of_load.items() if number in numbers]
+        if chosen:
+            everything = name and len(chosen) == len(steps_of_load)
+            names.append(name if everything else " ".join(dict.fromkeys(filter(None, (name, *chosen)))))
+    return one_line("; ".join(names))
 
 
 def _step(result: RunResult) -> str:
@@ -304,43 +289,34 @@ def _doubt_words(doubt: Doubt) -> str:
     return one_line(f"{doubt.verdict} {doubt.id}: {doubt.reason}{advice}", 500)
 
 
-# A directory with a run's record, and what pgbench printed, in files named after the run.
+# A run's record and the output of pgbench, in files named after the run.
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST: Final = 40
 
 
 def check_directory(directory: Path) -> None:
-    """Makes the directory.
-
-    Raises:
-        UsageProblem: It cannot be made or written to.
-    """
+    """Make the directory. Raises UsageProblem where it cannot be made or written to."""
+    hint = "--out names a directory for records"
     try:
         private(directory)
     except OSError as problem:
-        raise UsageProblem(f"{directory}: {problem.strerror}", "--out names a directory for records") from None
+        raise UsageProblem(f"{directory}: {problem.strerror}", hint) from None
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise UsageProblem(f"{directory} cannot be written to", "--out names a directory for records")
+        raise UsageProblem(f"{directory} cannot be written to", hint)
 
 
 def write_run(directory: Path, number: int, result: RunResult) -> Path:
-    """Writes NAME.json, NAME.stdout and NAME.stderr; an earlier file of that name is never replaced.
-
-    Returns:
-        The record's path.
+    """Write NAME.json, NAME.stdout and NAME.stderr, and return the first; never replace an earlier file.
 
     Raises:
-        RecordingProblem: It cannot be written; each of the three files is whole or not there.
+        RecordingProblem: A file cannot be written; each of the three is whole or absent.
     """
-    name = base_name(number, result)
-    serial = 1
-    record = directory / f"{name}.json"
+    name = base = base_name(number, result)
+    serial = count(2)
     try:
-        while record.exists():
-            serial += 1
-            name = f"{base_name(number, result)}-{serial}"
-            record = directory / f"{name}.json"
+        while (record := directory / f"{name}.json").exists():
+            name = f"{base}-{next(serial)}"
         _write(record, json.dumps(as_json(result), indent=1) + "\n")
         _write(directory / f"{name}.stdout", result.stdout)
         _write(directory / f"{name}.stderr", result.stderr)
@@ -353,36 +329,36 @@ def _write(path: Path, text: str) -> None:
     with replacing(path) as file:
         file.write(text.encode("utf-8", "replace"))
         file.flush()
-        # Some file systems find out only now that they are full.
+        # Some file systems notice only now that they are full.
         os.fsync(file.fileno())
 
 
 def base_name(number: int, result: RunResult) -> str:
-    """01-select-only-c16-j4-T300-direct: number, load, clients, threads, seconds (or -t), endpoint."""
+    """Return number, load, clients, threads, seconds (or -t) and endpoint, as in 01-select-only-c16-j4-T300-direct."""
     spec = result.spec
     threads = next(iter(re.findall(r" -j (\d+) ", result.command)), str(spec.threads))
     length = f"T{spec.duration_s}" if spec.transactions is None else f"t{spec.transactions}"
     rate = [] if spec.rate_per_s is None else [f"R{units.number(spec.rate_per_s)}"]
     load = result.profile or "-".join(script.name for script in result.scripts) or "scripts"
-    words = [f"{number:02d}", load, f"c{spec.clients}", f"j{threads}", length, *rate, result.endpoint]
-    return "-".join(_UNSAFE.sub("-", word).strip("-.")[:_LONGEST] for word in words)
+    parts = [f"{number:02d}", load, f"c{spec.clients}", f"j{threads}", length, *rate, result.endpoint]
+    return "-".join(_UNSAFE.sub("-", part).strip("-.")[:_LONGEST] for part in parts)
 
 
-_SURROUNDINGS_S = 10.0
+_FACTS_S: Final = 10.0
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
 _DEFAULT_S: Final = 60
 
 
 @contextmanager
-def typed_scripts(words: Sequence[str]) -> Iterator[tuple[ScriptChoice, ...]]:
-    """The scripts of -f. Standard input is a file for as long as the block runs: it is looked at, hashed and run.
+def typed_scripts(typed: Sequence[str]) -> Iterator[tuple[ScriptChoice, ...]]:
+    """Yield the scripts of -f; standard input becomes a file, which is read several times.
 
     Raises:
-        LoadProblem: No file, or no weight.
+        LoadProblem: A word has no file, or a wrong weight.
         UsageProblem: Standard input is a terminal.
     """
-    choices = tuple(parse_choice(each) for each in words)
-    if not any(each.file in _STDIN for each in choices):
+    choices = tuple(map(parse_choice, typed))
+    if not any(choice.file in _STDIN for choice in choices):
         yield choices
         return
     if sys.stdin.isatty():
@@ -390,7 +366,7 @@ def typed_scripts(words: Sequence[str]) -> Iterator[tuple[ScriptChoice, ...]]:
     with TemporaryDirectory(prefix="pgtop-tune-") as directory:
         file = Path(directory) / "stdin.sql"
         file.write_bytes(sys.stdin.buffer.read(LONGEST_BYTES + 1))
-        yield tuple(replace(each, file=str(file)) if each.file in _STDIN else each for each in choices)
+        yield tuple(replace(choice, file=str(file)) if choice.file in _STDIN else choice for choice in choices)
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -401,7 +377,7 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 def _spec(request: RunRequest, scripts: Sequence[ScriptChoice]) -> LoadSpec:
-    """Return what all runs have in common."""
+    """Return the common part of all runs."""
     return LoadSpec(
         threads=request.threads,
         duration_s=request.seconds or (_DEFAULT_S if request.transactions is None else None),
@@ -418,19 +394,24 @@ def _spec(request: RunRequest, scripts: Sequence[ScriptChoice]) -> LoadSpec:
     )
 
 
-async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> int:
-    """Measures, prints, and gives the exit status.
-
-    Args:
-        scripts: In place of a profile's.
+def run_loads(request: RunRequest) -> int:
+    """Run loads, print the results, and return the exit status.
 
     Raises:
         PgtopError: Nothing could be measured.
     """
-    spec, live = (
-        _spec(request, scripts),
-        request.session.live(query_text=not request.no_query_text, interval_s=request.interval),
-    )
+    if request.seconds is not None and request.transactions is not None:
+        raise UsageProblem("-T and -t contradict each other", "pass one of them")
+    if request.profile and request.scripts:
+        raise UsageProblem("--profile and -f contradict each other", "pass one of them")
+    with typed_scripts(request.scripts or ()) as scripts:
+        return asyncio.run(measure(request, scripts))
+
+
+async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> int:
+    """Run loads as `run_loads`, with scripts in place of those of a profile."""
+    spec = _spec(request, scripts)
+    live = request.session.live(query_text=not request.no_query_text, interval_s=request.interval)
     wish = repetition(request.repeat, request.until, request.at_most)
     configurations = parse_configurations(request.configuration or ())
     steps = parse_steps(request.steps) if request.steps else None
@@ -449,7 +430,7 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
         check_directory(request.output)
     session = LiveSession(conninfo, live, reached)
     session.load.directories = directories
-    # The cells of a plan come complete, and their scripts were looked through.
+    # The cells of a plan are complete, and their scripts are checked.
     session.load.prepare = None
     if request.record is not None:
         session.recorder.start(str(request.record))
@@ -461,10 +442,10 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
     def began(number: int, cell: RunCell) -> None:
         tell(heading(number, len(plan) * wish.most, cell, open_end=wish.until is not None))
 
-    keeper, surroundings = FrameKeeper(progress), Surroundings()
+    keeper, facts_sink = FrameKeeper(progress), FactsSink()
     session.engine.attach(keeper)
     if wish.until is not None:
-        session.engine.attach(surroundings)
+        session.engine.attach(facts_sink)
     configured = ConfiguredRuns(configurations, session.parameters, before)
     run = LoadRun(session.load, keeper, session.open_sql_session, tell, configured)
     measured: list[RunResult] = []
@@ -491,10 +472,10 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
         await _check(configurations, session, plan, configured)
         if wish.until is not None:
             machine = "" if live.load_from is None else str(live.load_from)
-            loads = await _loads(surroundings, keeper, plan, machine)
+            loads = await _loads(facts_sink, keeper, plan, machine)
             for load in dict.fromkeys(filter(None, loads)):
-                if words := known_words(known_noise(load)):
-                    tell(f"{load.title}: {words}")
+                if noise := known_words(known_noise(load)):
+                    tell(f"{load.title}: {noise}")
             check_goal(plan, loads, wish, request.warm_up)
         try:
             await series.measure()
@@ -505,15 +486,15 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
         try:
             signalled = await run_beside(session.engine, work)
         finally:
-            # However it ended: minutes of measuring are in them.
+            # After any end: the results took minutes.
             if series.results and not request.again:
                 _print(request.format, series.results, steps, repeats if in_cells else None, single=len(plan) == 1)
             if in_cells:
                 for line in (*repeats.outcome(), *filter(None, (repeats.keep(),))):
                     tell(line)
     if unwritten:
-        words = f"{len(unwritten)} of {len(measured)} records could not be saved: {unwritten[0].message}"
-        raise RecordingProblem(words, unwritten[0].hint)
+        message = f"{len(unwritten)} of {len(measured)} records could not be saved: {unwritten[0].message}"
+        raise RecordingProblem(message, unwritten[0].hint)
     if stopped := session.recorder.state().problem:
         raise RecordingProblem(stopped, session.recorder.what_there_is)
     if signalled:
@@ -529,13 +510,15 @@ def _plan(
     spec: LoadSpec,
     configurations: Sequence[Configuration],
 ) -> tuple[RunCell, ...]:
-    """Every run that is to be made."""
+    """Return every run."""
     if request.again:
-        found = (
-            cells(places, [loaded.get(spec.profile)], spec, None, clients=spec.clients, protocol=spec.protocol)
-            for spec in request.again
+        return tuple(
+            cell
+            for again in request.again
+            for cell in cells(
+                places, [loaded.get(again.profile)], again, None, clients=again.clients, protocol=again.protocol
+            )
         )
-        return tuple(cell for each in found for cell in each)
     return cells(
         places,
         [loaded.get(name) for name in request.profile or ("tpcb-like",)],
@@ -544,36 +527,30 @@ def _plan(
         clients=request.clients,
         protocol=request.protocol,
         allow_shell=request.allow_shell,
-        configurations=[each.name for each in configurations] or ("",),
+        configurations=[configuration.name for configuration in configurations] or ("",),
     )
 
 
 async def _check(
     configurations: Sequence[Configuration], session: LiveSession, plan: Sequence[RunCell], configured: ConfiguredRuns
 ) -> None:
-    """Refuses configurations that cannot be put into force, before anything is run.
+    """Refuse configurations that cannot be put into force, before the first run.
 
     Raises:
-        UsageProblem: A parameter that the server has not, a value that it would not take, or a change that is pending.
+        UsageProblem: The server lacks a parameter, would not take a value, or has a pending change.
     """
     if not configurations:
         return
-    names = tuple(dict.fromkeys(name for each in configurations for name in each.values))
-    found = {each.name.lower(): each for each in await session.parameters.list(names)}
-    sql_session = await session.open_sql_session()
-    try:
-        with decoding():
-            parameter_names = [str(row[0]) for row in await sql_session.rows(PARAMETER_NAMES)]
-        check_known(names, found.values(), parameter_names)
-    finally:
-        await sql_session.aclose()
-    check_configurations(configurations, found, plan)
+    names = tuple(dict.fromkeys(name for configuration in configurations for name in configuration.values))
+    parameters = {parameter.name.lower(): parameter for parameter in await session.parameters.list(names)}
+    await check_known(names, parameters.values(), session.open_sql_session)
+    check_configurations(configurations, parameters, plan)
     await check_nothing_pending(session.parameters)
     await configured.check()
 
 
-class Surroundings:
-    """Implements `FrameSink`: what frames tell of server, machine and data, until it is asked for."""
+class FactsSink:
+    """A sink of frames: collects facts of server, machine and data until the first run."""
 
     def __init__(self) -> None:
         self._seen: FactsSeen | None = FactsSeen()
@@ -585,47 +562,49 @@ class Surroundings:
                 self._seen.take(frame)
 
     def close(self) -> None:
-        """See `FrameSink.close`. Nothing more is needed."""
+        """See `FrameSink.close`."""
         self._seen = None
 
     def facts(self) -> tuple[Fact, ...]:
-        """As far as frames have told them."""
+        """Return the facts in the frames so far."""
         return () if self._seen is None else self._seen.facts(())
 
 
 async def _loads(
-    surroundings: Surroundings, keeper: FrameKeeper, plan: Sequence[RunCell], machine: str
+    facts_sink: FactsSink, keeper: FrameKeeper, plan: Sequence[RunCell], machine: str
 ) -> list[LoadFingerprint | None]:
-    """What the noise of each cell belongs to, as far as it can be told before the first run."""
+    """Return the fingerprint of each cell's load, which its noise belongs to, as far as it is known before a run."""
     several = len({cell.target.name for cell in plan}) > 1
 
-    def found() -> list[LoadFingerprint | None]:
-        facts = surroundings.facts()
+    def fingerprints() -> list[LoadFingerprint | None]:
+        facts = facts_sink.facts()
         return [load_before(facts, cell, several=several, machine=machine) for cell in plan]
 
-    def told(_: Interval) -> bool:
+    def are_known(_: Interval) -> bool:
         return all(
             load is not None and (load.scale or not cell.profile.builtin)
-            for load, cell in zip(found(), plan, strict=True)
+            for load, cell in zip(fingerprints(), plan, strict=True)
         )
 
-    await keeper.until(told, _SURROUNDINGS_S)
-    loads = found()
-    surroundings.close()
+    await keeper.until(are_known, _FACTS_S)
+    loads = fingerprints()
+    facts_sink.close()
     return loads
 
 
 def _print(
-    format: str, results: Sequence[RunResult], steps: Steps | None, repeats: Repeats | None, *, single: bool
+    format: TableFormat, results: Sequence[RunResult], steps: Steps | None, repeats: Repeats | None, *, single: bool
 ) -> None:
+    if format is TableFormat.JSON:
+        more = None if repeats is None else repeats.as_json()
+        answer = series_json(results, steps, single=single and repeats is None, repeats=more)
+        # Printable by itself, and longer than `say` allows.
+        say_as_it_is(json.dumps(answer, ensure_ascii=True))
+        return
     cells = () if repeats is None else repeats.cells()
     loads = {} if repeats is None else repeats.by_configuration()
-    if format == "json":
-        # Not through `say`: a JSON text is printable by itself, and may be longer than what is read by people.
-        more = None if repeats is None else repeats.as_json()
-        said = series_json(results, steps, single=single and repeats is None, repeats=more)
-        say_as_it_is(json.dumps(said, ensure_ascii=True))
-    elif format == "markdown":
-        say(markdown(results, steps, cells, loads))
+    if format is TableFormat.MARKDOWN:
+        say(results_markdown(results, steps, cells, loads))
     else:
-        say(text(results, steps, "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#", cells, loads))
+        block = "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#"
+        say(results_text(results, steps, block, cells, loads))

@@ -1,4 +1,4 @@
-"""What `check` does for one server: looks, measures where that is asked for, and looks again for a while."""
+"""`check` of one server or of several: one look with measured limits, or several looks; and its report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import aclosing
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -22,11 +23,10 @@ from pgtop_tune.base.units import counted, wall_clock
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.cli.commands.check.request import CheckRequest, FailOn, ReportFormat
-from pgtop_tune.cli.connecting import let_in, may_have_password
+from pgtop_tune.cli.commands.check import CheckRequest, FailOn, ReportFormat
+from pgtop_tune.cli.connections import can_ask, let_in, may_have_password
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
-from pgtop_tune.cli.live_options import pooler_addresses
-from pgtop_tune.cli.options import for_seconds
+from pgtop_tune.cli.options import for_seconds, pooler_addresses
 from pgtop_tune.cli.output import complain, say, say_whole, tell, whole, write_for_programs, write_text
 from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
 from pgtop_tune.health.check import Severity
@@ -42,7 +42,6 @@ from pgtop_tune.health.registry import catalogue, chosen
 from pgtop_tune.health.report import Report
 from pgtop_tune.health.told import Told
 from pgtop_tune.health.watching import Looks
-from pgtop_tune.model.machine import DiskKind, Workload
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.process.handed_on import inherited_password
@@ -52,12 +51,12 @@ _MOST_MEMORY: Final = 1 << 50
 
 
 def run_check(request: CheckRequest) -> int:
-    """Check what is asked for, write the report, and return the exit status.
+    """Check, write the report, and return the exit status.
 
     Raises:
-        UsageProblem: Options that contradict each other, a choice of checks, a threshold or a file that is wrong.
+        UsageProblem: Options contradict each other, or a choice of checks, a threshold or a file is wrong.
         RecordingProblem: The recording cannot be read.
-        ConnectionProblem: The server is not there or does not let us in.
+        ConnectionProblem: The server is not there, or refuses the login.
     """
     project = project_wishes(request.config)
     wishes = ProjectWishes(
@@ -68,34 +67,40 @@ def run_check(request: CheckRequest) -> int:
         accept=project.accept,
     )
     if request.list_:
-        _list(wishes)
+        for line in catalogue(chosen(wishes.select, wishes.ignore)):
+            say(line.rstrip())
         return ExitCode.OK
     limit = None if wishes.fail_on == FailOn.NEVER else Severity(wishes.fail_on)
-    told = _told(request.host_memory, request.host_cpus, request.disk, request.profile)
+    machine = _given_machine(request)
     if request.services or request.servers:
-        if (
-            request.against is not None
-            or request.measure
-            or request.watch
-            or request.output is not None
-            or request.pooler
-        ):
+        if request.against or request.measure or request.watch or request.output or request.pooler:
             raise UsageProblem("--against, --measure, --watch, --pooler and -o are for one server", "leave them out")
-        words = request.words
-        if any((words.target, words.host, words.port, words.user, words.database, words.ask_password)):
+        connection = request.connection
+        if any(
+            (
+                connection.target,
+                connection.host,
+                connection.port,
+                connection.user,
+                connection.database,
+                connection.ask_password,
+            )
+        ):
             raise UsageProblem("--services and --servers name the servers", "leave the connection out")
-        return check_all(request, Wanted.of(wishes, told=told), limit)
+        return check_all(request, Wanted.of(wishes, told=machine), limit)
     if request.service_file is not None:
         raise UsageProblem("--service-file goes with --services", "--services 'prod-*' chooses some, '*' all of them")
     if request.watch:
         if request.against is not None or request.measure:
             raise UsageProblem("--watch does not go with --against and --measure", "leave one of them out")
-        report = watched(request, wishes, told)
+        report = watch(request, wishes, machine)
     else:
-        report = checked(request, wishes, told)
+        report = check_once(request, wishes, machine)
     if request.format is not ReportFormat.TEXT and request.output is None:
         write_for_programs()
-    wish = Wish(request.verbose, limit, None if request.output else _width(), request.strict)
+    to_terminal = sys.stdout.isatty() and not request.output
+    width = shutil.get_terminal_size().columns if to_terminal else None
+    wish = Wish(request.verbose, limit, width, request.strict)
     lines = WRITERS[request.format.value](report, wish)
     if request.output is not None:
         write_text(request.output, "".join(f"{whole(line)}\n" for line in lines), force=request.force)
@@ -104,117 +109,101 @@ def run_check(request: CheckRequest) -> int:
     return ExitCode.FAILED if report.fails(limit, strict=request.strict) else ExitCode.OK
 
 
-def _told(memory: str, cpus: int | None, disk: DiskKind | None, workload: Workload | None) -> Told:
-    """What the operator says of the machine.
+def _given_machine(request: CheckRequest) -> Told:
+    """Return the operator's description of the machine.
 
     Raises:
-        UsageProblem: A size that is none, or memory without CPUs.
+        UsageProblem: The size is none of a machine, or memory and CPUs are not given together.
     """
+    memory, cpus = request.host_memory, request.host_cpus
     if bool(memory) != bool(cpus):
         raise UsageProblem("--host-memory and --host-cpus go together", "pass both: --host-memory 64GB --host-cpus 16")
     size = int(parse(memory, "B", integer=True)) if memory else None
     if size is not None and not _LEAST_MEMORY <= size <= _MOST_MEMORY:
         raise UsageProblem(f"--host-memory {memory} is no memory of a machine", "pass a size with its unit: 64GB")
-    return Told(memory_bytes=size, cpus=cpus, disk=disk, workload=workload)
+    return Told(memory_bytes=size, cpus=cpus, disk=request.disk, workload=request.profile)
 
 
-def _list(wishes: ProjectWishes) -> None:
-    """The checks that would be made, with the limits that are theirs.
-
-    Raises:
-        UsageProblem: The choice of checks is wrong.
-    """
-    for line in catalogue(chosen(wishes.select, wishes.ignore)):
-        say(line.rstrip())
-
-
-def _width() -> int | None:
-    """Cells of the terminal that reads us; None where it is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-# `check` of several servers: by services of a service file, or by the connections of a file.
+# Several servers: services of a service file, or connections of a file.
 
 _MOST: Final = 500
 _LONGEST: Final = 1024 * 1024
 _FORMATS: Final = (ReportFormat.TEXT, ReportFormat.JSON)
 
 
-class _Asked(Struct, frozen=True):
-    """A server as it is asked for.
+class _NamedServer(Struct, frozen=True):
+    """A server that a file names.
 
     Attributes:
-        place: "line 3 of FILE".
+        line: "line 3 of FILE".
         service: "" for a line of a file of connections.
         target: As `resolve` takes it; may hold a password.
     """
 
-    place: str
+    line: str
     service: str
     target: str
 
 
 def servers_of(request: CheckRequest) -> dict[str, ConnInfo | UsageProblem]:
-    """Connections by name, without a question for a password, or why libpq refuses one.
+    """Return connections by name, never asking for a password; libpq's problem stands for a refused one.
+
+    PGPASSWORD is for those without another password, if the operator agrees for all of them.
 
     Raises:
-        UsageProblem: A file cannot be read or names no server, or a pattern means no service.
+        UsageProblem: A file cannot be read or names no server, or a pattern fits no service.
     """
-    asked = [*_of_services(request), *_of_file(request.servers)]
-    if len(asked) > _MOST:
-        raise UsageProblem(f"{len(asked)} servers", f"{_MOST} at most")
-    found: dict[str, ConnInfo | UsageProblem] = {}
-    for server in asked:
+    servers = [*_of_services(request), *_of_file(request.servers)]
+    if len(servers) > _MOST:
+        raise UsageProblem(f"{len(servers)} servers", f"{_MOST} at most")
+    conninfos: dict[str, ConnInfo | UsageProblem] = {}
+    for server in servers:
         conninfo: ConnInfo | UsageProblem
         try:
             conninfo = resolve(server.target, inherits=False)
-            # What was typed may hold a password.
+            # The target as typed may hold a password.
             name = server.service or conninfo.describe()
         except UsageProblem as problem:
-            conninfo, name = problem, server.service or server.place
-        while name in found:
-            name = f"{name} ({server.place})"
-        found[name] = conninfo
-    return _with_inherited_password(found)
+            conninfo, name = problem, server.service or server.line
+        while name in conninfos:
+            name = f"{name} ({server.line})"
+        conninfos[name] = conninfo
+    password = inherited_password()
+    lacking = {
+        name: conninfo
+        for name, conninfo in conninfos.items()
+        if isinstance(conninfo, ConnInfo) and conninfo.password is None
+    }
+    if password is None or not lacking or not may_have_password(counted(len(lacking), "server")):
+        return conninfos
+    return conninfos | {name: conninfo.with_password(password) for name, conninfo in lacking.items()}
 
 
-def _with_inherited_password(found: dict[str, ConnInfo | UsageProblem]) -> dict[str, ConnInfo | UsageProblem]:
-    """The connections with PGPASSWORD where nothing else is found for them and somebody agrees; asks once for all."""
-    inherited = inherited_password()
-    lacking = {name: each for name, each in found.items() if isinstance(each, ConnInfo) and each.password is None}
-    if inherited is None or not lacking or not may_have_password(counted(len(lacking), "server")):
-        return found
-    return found | {name: each.with_password(inherited) for name, each in lacking.items()}
-
-
-def _of_services(request: CheckRequest) -> list[_Asked]:
+def _of_services(request: CheckRequest) -> list[_NamedServer]:
     if not request.services:
         return []
     file = request.service_file or Path(os.environ.get("PGSERVICEFILE") or Path.home() / ".pg_service.conf")
     # libpq takes the file of a service from here.
     os.environ["PGSERVICEFILE"] = str(file)
-    known: dict[str, int] = {}
-    for name, number in _sections(_read(file, "--service-file names it")):
-        # libpq takes the first of a name.
-        known.setdefault(name, number)
-    meant: dict[str, int] = {}
-    for pattern in request.services:
-        matching = {name: number for name, number in known.items() if fnmatchcase(name, pattern)}
-        if not matching:
-            raise UsageProblem(f"{file} has no service {pattern!r}", f"it has {', '.join([*known][:10]) or 'none'}")
-        meant |= matching
-    return [_Asked(f"line {number} of {file}", name, f"service='{_escaped(name)}'") for name, number in meant.items()]
-
-
-def _sections(text: str) -> Iterator[tuple[str, int]]:
-    """Names of services and where they begin. Source: libpq, parseServiceFileInfo()."""
-    for number, line in enumerate(text.split("\n"), start=1):
+    services: dict[str, int] = {}
+    # Source: libpq, parseServiceFileInfo(). libpq takes the first of a name.
+    for number, line in enumerate(_read(file, "--service-file names it").split("\n"), start=1):
         name, closed, _ = line.strip().removeprefix("[").partition("]")
         if line.lstrip().startswith("[") and closed and name:
-            yield name, number
+            services.setdefault(name, number)
+    chosen_services: dict[str, int] = {}
+    for pattern in request.services:
+        matching = {name: number for name, number in services.items() if fnmatchcase(name, pattern)}
+        if not matching:
+            raise UsageProblem(f"{file} has no service {pattern!r}", f"it has {', '.join([*services][:10]) or 'none'}")
+        chosen_services |= matching
+    return [
+        _NamedServer(f"line {number} of {file}", name, f"service='{_escaped(name)}'")
+        for name, number in chosen_services.items()
+    ]
 
 
-def _of_file(file: Path | None) -> list[_Asked]:
+def _of_file(file: Path | None) -> list[_NamedServer]:
     if file is None:
         return []
     targets: dict[str, int] = {}
@@ -224,7 +213,7 @@ def _of_file(file: Path | None) -> list[_Asked]:
             targets.setdefault(line, number)
     if not targets:
         raise UsageProblem(f"{file} names no server", "write one connection per line")
-    return [_Asked(f"line {number} of {file}", "", line) for line, number in targets.items()]
+    return [_NamedServer(f"line {number} of {file}", "", line) for line, number in targets.items()]
 
 
 def _escaped(name: str) -> str:
@@ -241,11 +230,11 @@ def _read(path: Path, hint: str) -> str:
         raise UsageProblem(f"{path} is not text", hint) from None
 
 
-def check_all(request: CheckRequest, wanted: Wanted, fail_on: Severity | None) -> int:
-    """Checks them, prints the table or the object, and gives the exit status of the worst.
+def check_all(request: CheckRequest, checks: Wanted, fail_on: Severity | None) -> int:
+    """Check several servers, print their table or JSON object, and return the exit status of the worst.
 
     Raises:
-        UsageProblem: As `servers_of`; or a format for one server.
+        UsageProblem: As `servers_of`; or the format is for one server.
         KeyboardInterrupt: After the results so far.
     """
     if request.format not in _FORMATS:
@@ -257,25 +246,21 @@ def check_all(request: CheckRequest, wanted: Wanted, fail_on: Severity | None) -
         conninfo = conninfos[name]
         if isinstance(conninfo, UsageProblem):
             raise conninfo
-        facts = await gather(conninfo, wanted.checks, host_source=request.host_source)
-        return await asyncio.to_thread(wanted.judged, facts)
+        facts = await gather(conninfo, checks.checks, host_source=request.host_source)
+        return await asyncio.to_thread(checks.judged, facts)
 
-    def told(result: ServerResult) -> None:
+    def take(result: ServerResult) -> None:
         done[result.name] = result
         tell(f"{result.name}: {'checked' if result.report else result.words}")
 
     try:
-        results = asyncio.run(check_servers(list(conninfos), look, told))
+        results = asyncio.run(check_servers(list(conninfos), look, take))
     except KeyboardInterrupt:
-        _show(_with_unfinished(done, conninfos), request)
+        interrupted = PgtopError("interrupted")
+        _show([done.get(name) or ServerResult(name, problem=interrupted) for name in conninfos], request)
         raise
     _show(results, request)
     return worst_status(results, fail_on, strict=request.strict)
-
-
-def _with_unfinished(done: Mapping[str, ServerResult], names: Mapping[str, object]) -> list[ServerResult]:
-    interrupted = PgtopError("interrupted")
-    return [done.get(name) or ServerResult(name, problem=interrupted) for name in names]
 
 
 def _show(results: Sequence[ServerResult], request: CheckRequest) -> None:
@@ -294,71 +279,70 @@ def _show(results: Sequence[ServerResult], request: CheckRequest) -> None:
 
 
 def worst_status(results: Sequence[ServerResult], fail_on: Severity | None, *, strict: bool) -> int:
-    """The exit status of the first server that could not be checked; else 1 where a report fails, 0 where none does."""
+    """Return the exit status of the first server that could not be checked; else 1 where a report fails, 0 if none."""
     for result in results:
         if result.problem is not None:
             return exit_code(result.problem)
     reports = [result.report for result in results if result.report is not None]
-    failed = any(each.fails(fail_on, strict=strict) for each in reports)
+    failed = any(report.fails(fail_on, strict=strict) for report in reports)
     return ExitCode.FAILED if failed else ExitCode.OK
 
 
 _EVERY_S: Final = 30.0
 
 
-def checked(request: CheckRequest, wishes: ProjectWishes, told: Told) -> Report:
-    """The report.
+def check_once(request: CheckRequest, wishes: ProjectWishes, machine: Told) -> Report:
+    """Return the report of one look, or of a recording.
 
     Raises:
-        UsageProblem: The choice of checks, a threshold, the file or a pooler is wrong.
+        UsageProblem: The choice of checks, a threshold, a file or a pooler is wrong.
         RecordingProblem: The recording cannot be read.
-        ConnectionProblem: The server is not there or does not let us in.
+        ConnectionProblem: The server is not there, or refuses the login.
     """
     poolers = pooler_addresses(request.pooler)
-    wanted = Wanted.of(wishes, proposes=not wishes.select, told=told)
+    checks = Wanted.of(wishes, proposes=not wishes.select, told=machine)
     against = request.against
     if against is not None and is_recording(against):
-        return wanted.judged(recorded_facts(against))
+        return checks.judged(recorded_facts(against))
     former = None if against is None else former_check(against)
 
-    async def both(conninfo: ConnInfo) -> CheckFacts:
-        facts = await gather(conninfo, wanted.checks, poolers=poolers, host_source=request.host_source)
-        control = PostgresControl(conninfo)
-        await leave_watchdogs(control, HostControl(), None, tell)
-        await control.aclose()
+    async def gather_facts(conninfo: ConnInfo) -> CheckFacts:
+        facts = await gather(conninfo, checks.checks, poolers=poolers, host_source=request.host_source)
+        async with aclosing(PostgresControl(conninfo)) as control:
+            await leave_watchdogs(control, HostControl(), None, tell)
         return facts
 
     def look(conninfo: ConnInfo) -> CheckFacts:
-        facts = asyncio.run(both(conninfo))
+        facts = asyncio.run(gather_facts(conninfo))
         return _measured(conninfo, facts, request.yes) if request.measure else facts
 
-    facts = let_in(request.words, look)
-    report = wanted.judged(facts)
-    return report if former is None else only_new(report, former, wanted.near(facts))
+    facts = let_in(request.connection, look)
+    report = checks.judged(facts)
+    return report if former is None else only_new(report, former, checks.near(facts))
 
 
-def watched(request: CheckRequest, wishes: ProjectWishes, told: Told) -> Report:
-    """What several looks have found.
+def watch(request: CheckRequest, wishes: ProjectWishes, machine: Told) -> Report:
+    """Return the findings of several looks.
 
     Raises:
-        UsageProblem: As `checked`.
-        ConnectionProblem: The server was not there at the first look.
+        UsageProblem: As `check_once`.
+        ConnectionProblem: The server is not there at the first look.
     """
-    wanted, poolers = Wanted.of(wishes, proposes=not wishes.select, told=told), pooler_addresses(request.pooler)
+    checks, poolers = Wanted.of(wishes, proposes=not wishes.select, told=machine), pooler_addresses(request.pooler)
     for_s = for_seconds(request.watch, "--watch") or 0.0
-    looks, started_s = Looks(wanted.accept), time.monotonic()
+    looks, started_s = Looks(checks.accept), time.monotonic()
 
     async def look(conninfo: ConnInfo) -> None:
-        facts = await gather(conninfo, wanted.checks, poolers=poolers, host_source=request.host_source)
-        report, first = wanted.found(facts), not looks.count
+        facts = await gather(conninfo, checks.checks, poolers=poolers, host_source=request.host_source)
+        report, first = checks.found(facts), not looks.count
         if not first and looks.of_another_server(report):
             raise ConnectionProblem(f"another server answers at {report.target}")
-        for kind, found in zip(("new", "gone"), looks.take(report), strict=True):
-            for check, finding in () if first else found:
+        for kind, findings in zip(("new", "gone"), looks.take(report), strict=True):
+            for check, finding in () if first else findings:
                 tell(f"{wall_clock(report.at_ms)}  {kind}  {finding.severity}  {check.id}  {about(finding)}")
         tell(f"{wall_clock(report.at_ms)}  look {looks.count}: {looks.standing} findings")
 
-    async def watched(conninfo: ConnInfo) -> None:
+    async def look_repeatedly(conninfo: ConnInfo) -> None:
         while True:
             began_s = time.monotonic()
             try:
@@ -374,7 +358,7 @@ def watched(request: CheckRequest, wishes: ProjectWishes, told: Told) -> Report:
             await asyncio.sleep(pause_s)
 
     try:
-        let_in(request.words, lambda conninfo: asyncio.run(watched(conninfo)))
+        let_in(request.connection, lambda conninfo: asyncio.run(look_repeatedly(conninfo)))
     except KeyboardInterrupt:
         if not looks.count:
             raise
@@ -382,22 +366,22 @@ def watched(request: CheckRequest, wishes: ProjectWishes, told: Told) -> Report:
 
 
 def until_next_look_s(began_s: float, end_s: float, now_s: float) -> float | None:
-    """How long to wait after a look that began at `began_s`; the last look is at the end. None after it."""
+    """Return the pause after a look that began at `began_s`; the last look is at the end, None after it."""
     return None if now_s >= end_s else min(max(began_s + _EVERY_S - now_s, 0.0), end_s - now_s)
 
 
 def _measured(conninfo: ConnInfo, facts: CheckFacts, yes: bool) -> CheckFacts:
-    """The facts with what was measured.
+    """Return the facts with measured limits.
 
     Raises:
-        UsageProblem: The server is busy, and nobody says that it may be measured all the same.
+        UsageProblem: The server is busy, and the operator does not agree to measure it all the same.
     """
     disturbs = busy(facts)
     if disturbs and not yes:
-        said = f"the server is busy: {'; '.join(disturbs)}"
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise UsageProblem(said, "--yes measures anyway")
-        tell(said)
+        message = f"the server is busy: {'; '.join(disturbs)}"
+        if not can_ask():
+            raise UsageProblem(message, "--yes measures anyway")
+        tell(message)
         if not typer.confirm("Measure it anyway?", err=True):
             raise UsageProblem("not measured", "without --measure nothing is written")
     tell(f"measuring, up to {LIMIT_S:.0f} s")

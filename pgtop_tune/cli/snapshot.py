@@ -1,4 +1,4 @@
-"""A short look at a server with the ordinary sampler: frames for commands that show what is, not what happens."""
+"""A short look at a server with the ordinary sampler, for commands that show a state and no course of time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pgtop_tune.advice.facts import AdviceFacts, MachineLook, machine_of
 from pgtop_tune.advice.gather import Beside, disks_of_data, facts_of, workload_seen
 from pgtop_tune.advice.proposal import Proposal, propose
 from pgtop_tune.base.errors import ConnectionProblem, NotReady
-from pgtop_tune.cli.connecting import ConnectionWords, let_in
+from pgtop_tune.cli.connections import ConnectionWords, let_in
 from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.live_options import LiveOptions
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.health.unsuitable import unsuitable
 from pgtop_tune.host.block_devices import ROOT, disks
@@ -37,16 +37,13 @@ _DEADLINE_S: Final = 15.0
 _FRAMES: Final = 4
 
 
-class Looked(Struct, frozen=True):
-    """What a look has shown.
+class AdviceBasis(Struct, frozen=True):
+    """Facts of a server and its machine, with the advice for them.
 
     Attributes:
-        interval: The frames.
-        facts: Read off them.
-        proposal: What is advised for them.
-        machine: Settings of the server's machine; why not, when it is another one or a system without /proc.
-        workload_because: What the kind of load was told from.
-        data_bytes: Size of all databases, or why it is not known.
+        machine: Settings of the server's machine; Unavailable on another machine, or without /proc.
+        workload_because: Reason for the kind of workload.
+        data_bytes: Size of all databases.
     """
 
     interval: Interval
@@ -57,12 +54,8 @@ class Looked(Struct, frozen=True):
     data_bytes: int | Unavailable
 
 
-class _Newest:
-    """A sink that keeps the last frames.
-
-    Attributes:
-        count: Frames seen.
-    """
+class _NewestFrames:
+    """A sink that keeps the last frames, and counts all."""
 
     def __init__(self) -> None:
         self._frames: deque[Frame] = deque(maxlen=_FRAMES)
@@ -70,7 +63,6 @@ class _Newest:
 
     @property
     def interval(self) -> Interval | None:
-        """None before the first frame."""
         return Interval(tuple(self._frames)) if self._frames else None
 
     def accept(self, step: Step) -> None:
@@ -79,62 +71,65 @@ class _Newest:
         self.count += len(step.frames)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """See `FrameSink.close`."""
 
 
-def look(words: ConnectionWords, seconds: float = 0.0, *, is_another: bool = False) -> Interval:
-    """Frames of a server and its machine.
+def look(connection: ConnectionWords, *, is_another: bool = False) -> Interval:
+    """Return frames of a server and its machine.
 
     Args:
-        words: Which server.
-        seconds: How long at least; rates are those of its last second.
         is_another: As for `let_in`.
 
     Raises:
-        ConnectionProblem: It is not there or does not let us in.
+        ConnectionProblem: The server is not there, or refuses the login.
     """
-    return let_in(words, lambda conninfo: asyncio.run(_look(conninfo, seconds)), is_another=is_another)
+    return let_in(connection, lambda conninfo: asyncio.run(_look(conninfo, 0.0)), is_another=is_another)
 
 
-def look_closely(words: ConnectionWords, seconds: float, workload: Workload | None, disk: DiskKind | None) -> Looked:
-    """What advice stands on; the kinds of disks are asked of this machine's kernel where the server is here.
+def advice_basis(
+    connection: ConnectionWords,
+    seconds: float = 0.0,
+    workload: Workload | None = None,
+    disk: DiskKind | None = None,
+) -> AdviceBasis:
+    """Sample a server, and return the basis of advice.
 
     Args:
-        words: Which server.
-        seconds: How long at least.
-        workload: What the operator says it is for; None goes by the server's counters.
-        disk: What the operator says the data lie on; None goes by the kernel.
+        seconds: Shortest time to sample.
+        workload: Purpose of the server; None is derived from its counters.
+        disk: Kind of the data's disk; None is the kernel's answer.
 
     Raises:
-        ConnectionProblem: The server is not there, does not let us in, or did not answer in time.
+        ConnectionProblem: The server is not there, refuses the login, or did not answer in time.
     """
 
     async def both(conninfo: ConnInfo) -> tuple[Interval, int | Unavailable]:
         return await _look(conninfo, seconds), await data_bytes(conninfo)
 
-    interval, size = let_in(words, lambda conninfo: asyncio.run(both(conninfo)))
-    return _looked(interval, size, workload, disk)
-
-
-def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, disk: DiskKind | None) -> Looked:
+    interval, size = let_in(connection, lambda conninfo: asyncio.run(both(conninfo)))
     machine = _machine(interval)
     counters = interval.now(sections.database)
-    seen = workload_seen(counters) if counters is not None and said is None else None
-    because = "as given" if said else seen.because if seen else "assumed: the server has done almost no work yet"
-    known = None if isinstance(size, Unavailable) else size
+    by_counters = workload_seen(counters) if counters is not None and workload is None else None
+    because = (
+        "as given"
+        if workload
+        else by_counters.because
+        if by_counters
+        else "assumed: the server has done almost no work yet"
+    )
     facts = facts_of(
         interval,
         Beside(
-            workload=said,
+            workload=workload,
             disk=disk,
-            data_bytes=known,
+            data_bytes=None if isinstance(size, Unavailable) else size,
             machine=None if isinstance(machine, Unavailable) else machine_of(machine),
             unsuitable=unsuitable(interval.frames),
         ),
     )
     if facts is None:
         raise ConnectionProblem("the server did not report it")
-    return Looked(
+    return AdviceBasis(
         interval=interval,
         facts=facts,
         proposal=propose(facts),
@@ -145,19 +140,19 @@ def _looked(interval: Interval, size: int | Unavailable, said: Workload | None, 
 
 
 def _machine(interval: Interval) -> MachineLook | Unavailable:
-    """What this machine's kernel says; why nothing, where the server is on another one or there is no /proc."""
+    """Return settings and disks of this machine; Unavailable for a server elsewhere, and without /proc."""
     server, facts = sections.server(interval.newest), sections.machine(interval.newest)
     if isinstance(server, Unavailable) or not server.local:
         return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine, or /proc here does not show it")
     if not isinstance(facts, Unavailable) and facts.source == SOURCE:
         return NO_DETAILS
-    described = disks((each.name for each in disks_of_data(interval)), ROOT)
+    described = disks((disk.name for disk in disks_of_data(interval)), ROOT)
     return MachineLook(tuple(settings(ROOT, [disk.name for disk in described])), machine_facts(ROOT), described)
 
 
 async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
     session = LiveSession(conninfo, LiveOptions(interval_s=_INTERVAL_S))
-    keeper = _Newest()
+    keeper = _NewestFrames()
     session.engine.attach(keeper)
     loop = asyncio.get_running_loop()
     began_s = loop.time()
@@ -179,13 +174,13 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
         if server is not None and server.problem is not None:
             raise server.problem
         answered = interval is not None and not isinstance(interval.newest.postgres, Unavailable)
-        why = sections.parameters(interval.newest) if interval is not None and answered else None
-        if isinstance(why, Unavailable) and why.reason is not Reason.NOT_YET:
-            raise ConnectionProblem(f"{conninfo.describe()} does not show its parameters: {why}")
+        parameters = sections.parameters(interval.newest) if interval is not None and answered else None
+        if isinstance(parameters, Unavailable) and parameters.reason is not Reason.NOT_YET:
+            raise ConnectionProblem(f"{conninfo.describe()} does not show its parameters: {parameters}")
         raise ConnectionProblem(f"{conninfo.describe()} did not answer")
     return interval
 
 
 def _may_come(server: PostgresSampler | None) -> bool:
-    """Whether there is something to wait for: an answer, or a server that starts."""
+    """Return True while an answer may come: none has, or the server starts."""
     return server is None or server.problem is None or server.facts is not None or isinstance(server.problem, NotReady)

@@ -1,4 +1,4 @@
-"""What looks at one server: all that the first data on a screen needs, and nothing that only keys ask for."""
+"""The source of one server's frames: the first data of a screen need it; it imports nothing that only keys need."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from pgtop_tune.sampling.postgres_sampler import PostgresSampler, SessionClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pgtop_tune.cli.live_options import LiveOptions
+    from pgtop_tune.cli.options import LiveOptions
     from pgtop_tune.model.bench import BenchSample
     from pgtop_tune.model.events import Event
     from pgtop_tune.pooler.console import PoolerConsole
 
 
-class LoadToCome:
-    """pgbench as sampling knows it, before and after there is one. Implements `sampling.live.Load`.
+class PossibleLoad:
+    """pgbench as `sampling.live.Load`, before and after there is one.
 
     Attributes:
-        load: What is asked; None as long as there is nothing to ask.
+        load: The load; None before there is one.
     """
 
     def __init__(self) -> None:
@@ -46,20 +46,19 @@ class LoadToCome:
             await self.load.aclose()
 
 
-class Watching:
-    """The source of a server's frames.
+class ServerSource:
+    """A server with its machine and its load, sampled into frames.
 
     Attributes:
         source: Frames of server, host and load.
-        load: Where frames ask for the load.
-        host: The machine.
-        own: Our own sessions.
+        load: The load that frames sample.
+        own_sessions: Sessions of this program, left out of figures.
     """
 
     def __init__(self, conninfo: ConnInfo, options: LiveOptions) -> None:
         clock = SessionClock()
-        own = self.own = OwnSessions()
-        reader = self._reader = PostgresReader(conninfo, clock, own)
+        own_sessions = self.own_sessions = OwnSessions()
+        reader = self._reader = PostgresReader(conninfo, clock, own_sessions)
         meter = OwnCostMeter()
         caps = options.disk_caps
         host = HostSampler(
@@ -78,8 +77,8 @@ class Watching:
                 at_s=clock(),
                 cpu_s=round(cost.cpu_s, 4),
                 rss_bytes=cost.rss_bytes,
-                statements=own.statements,
-                statement_ms=round(own.statement_ms, 2),
+                statements=own_sessions.statements,
+                statement_ms=round(own_sessions.statement_ms, 2),
                 terminal_bytes=options.terminal_bytes(),
             )
 
@@ -88,7 +87,7 @@ class Watching:
 
         poolers = PoolerSampler(_consoles(options, clock), clock)
         self.host = host
-        self.load = LoadToCome()
+        self.load = PossibleLoad()
         ceilings = MeasuredLimits(clock, options.ceilings)
         self.source = LiveSource(
             clock=clock,
@@ -116,11 +115,11 @@ class Watching:
 
     @property
     def password_needed(self) -> bool:
-        """Whether the server waits for a password, and we for somebody to type it."""
+        """Return True while the server waits for a password that the operator has to type."""
         return self.source.server is not None and self.source.server.password_needed
 
     def connect_as(self, conninfo: ConnInfo) -> None:
-        """Tries again at once, with a password that was typed. In the engine's loop."""
+        """Connect at once with another connection, such as one with a typed password. In the engine's loop."""
         self._reader.conninfo = conninfo
         if self.source.server is not None:
             self.source.server.retry_now()
@@ -128,7 +127,7 @@ class Watching:
 
 def _consoles(options: LiveOptions, clock: Callable[[], float]) -> list[PoolerConsole]:
     if not options.poolers:
-        # They take psycopg, which nothing else here does.
+        # Consoles import psycopg, which nothing else here needs.
         return []
     from pgtop_tune.pooler.console import PoolerConsole
 

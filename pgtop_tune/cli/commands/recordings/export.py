@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -17,7 +17,7 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import new_file as make
 from pgtop_tune.base.paths import remove
 from pgtop_tune.base.units import duration
-from pgtop_tune.cli.commands.recordings.request import ExportFormat, ExportRequest
+from pgtop_tune.cli.commands.recordings import ExportFormat, ExportRequest
 from pgtop_tune.cli.output import tell, write_for_programs
 from pgtop_tune.export.catalogue import PAST_S, TimeSpan, chosen, for_openmetrics, for_tables, moments, spaced
 from pgtop_tune.export.exported import Exported, WatchedInterval
@@ -37,7 +37,7 @@ _BY_SUFFIX: Final = {
 }
 
 
-def export_from(file: Path, request: ExportRequest) -> None:
+def export_recording(request: ExportRequest) -> None:
     """Write the numbers of a recording, and tell how many.
 
     Raises:
@@ -52,20 +52,12 @@ def export_from(file: Path, request: ExportRequest) -> None:
         raise UsageProblem("Parquet needs a file", "-o run.parquet names one")
     everything = for_openmetrics() if kind is ExportFormat.OPENMETRICS else for_tables()
     rows = chosen(request.metrics) if request.metrics else everything
-    reader = RecordingReader(file)
+    reader = RecordingReader(request.file)
     try:
-        said = _write(
-            kind,
-            output,
-            force=request.force,
-            rows=rows,
-            reader=reader,
-            span=_span(reader, request.since, request.until, request.every),
-            wide=request.wide,
-        )
+        written = _write(kind, output, rows, reader, request)
         for problem in dict.fromkeys(reader.problems):
-            tell(f"{file}: {problem}")
-        tell(said if output is None else f"{said} in {output}")
+            tell(f"{request.file}: {problem}")
+        tell(written if output is None else f"{written} in {output}")
     finally:
         reader.close()
 
@@ -74,75 +66,69 @@ def _format_of(output: Path | None) -> ExportFormat:
     if output is None:
         return ExportFormat.CSV
     suffixes = [suffix.lower() for suffix in output.suffixes if suffix.lower() != ".gz"]
-    found = _BY_SUFFIX.get(suffixes[-1] if suffixes else "")
-    if found is None:
+    kind = _BY_SUFFIX.get(suffixes[-1] if suffixes else "")
+    if kind is None:
         raise UsageProblem(f"{output} does not name a format", "use --format csv, parquet or openmetrics")
-    return found
+    return kind
 
 
-def _span(reader: RecordingReader, since: str, until: str, every: str | None) -> TimeSpan:
+def _span(reader: RecordingReader, request: ExportRequest) -> TimeSpan:
     first = next((frame for _, frame in reader.frames()), None)
     if first is None:
         raise without_frames(reader.name)
     began_ms = first.taken_at_ms - first.elapsed_s * 1000.0
     line = Timeline(reader.length_s, reader.length_s, began_ms)
-    from_s = moment(since, line)
-    until_s = moment(until, replace(line, shown_s=from_s))
+    from_s = moment(request.since, line)
+    until_s = moment(request.until, replace(line, shown_s=from_s))
     if from_s >= reader.length_s > 0:
-        raise UsageProblem(f"nothing is recorded after {since}", f"the recording is {duration(reader.length_s)} long")
+        raise UsageProblem(
+            f"nothing is recorded after {request.since}", f"the recording is {duration(reader.length_s)} long"
+        )
     if until_s < from_s:
-        raise UsageProblem(f"{until} is before {since}", "+2m is two minutes after the first moment")
-    return TimeSpan(from_s, until_s, 0.0 if every is None else seconds(every))
+        raise UsageProblem(f"{request.until} is before {request.since}", "+2m is two minutes after the first moment")
+    return TimeSpan(from_s, until_s, 0.0 if request.every is None else seconds(request.every))
 
 
 def _write(
-    kind: ExportFormat,
-    output: Path | None,
-    force: bool,
-    rows: Sequence[Exported],
-    reader: RecordingReader,
-    span: TimeSpan,
-    wide: bool,
+    kind: ExportFormat, output: Path | None, rows: Sequence[Exported], reader: RecordingReader, request: ExportRequest
 ) -> str:
-    """Writes it, and says what was written."""
-    with progress(span, output is not None) as reached:
+    """Write an export, and return how much was written."""
+    span, force = _span(reader, request), request.force
+    with progress(span, visible=output is not None) as reach:
 
-        def found() -> Iterator[WatchedInterval]:
+        def intervals() -> Iterator[WatchedInterval]:
             if span.every_s > 0:
-                intervals = spaced(reader, PastReader(reader, KEEP_FRAMES).until, span)
+                selected = spaced(reader, PastReader(reader, KEEP_FRAMES).until, span)
             else:
                 first = reader.index_at(max(span.from_s - PAST_S, 0.0))
-                intervals = moments((frame for _, frame in reader.frames(first)), span)
-            for interval in intervals:
-                reached(interval.newest.elapsed_s)
+                selected = moments((frame for _, frame in reader.frames(first)), span)
+            for interval in selected:
+                reach(interval.newest.elapsed_s)
                 yield interval
 
         if kind is ExportFormat.PARQUET and output is not None:
             pyarrow()
             with new_file(output, force) as part:
-                return _rows(write_parquet(part, rows, found()))
+                return _rows(write_parquet(part, rows, intervals()))
         with text_to(output, force) as file:
             if kind is ExportFormat.CSV:
-                count = write_wide(file, rows, found) if wide else write_tidy(file, rows, found())
+                count = write_wide(file, rows, intervals) if request.wide else write_tidy(file, rows, intervals())
                 return _rows(count)
-            written, left_out = write_openmetrics(file, rows, found(), output and output.absolute().parent)
+            values, left_out = write_openmetrics(file, rows, intervals(), output and output.absolute().parent)
             behind = f", {left_out:,} left out because the clock was set back" if left_out else ""
-            return f"{written:,} values{behind}"
+            return f"{values:,} values{behind}"
 
 
 def _rows(number: int) -> str:
     return f"{number:,} row{'' if number == 1 else 's'}"
 
 
-# Where an export goes: a file that is there whole or not at all, or stdout; and how far it is.
-
-
 @contextmanager
 def new_file(output: Path, force: bool) -> Iterator[Path]:
-    """A file beside the one to be, for its user only; it takes its place at the end, and is removed when there is none.
+    """Yield a file beside the output, for its user only; it becomes the output at the end, or is removed.
 
     Raises:
-        UsageProblem: The file exists already, or cannot be written.
+        UsageProblem: The output exists already, or cannot be written.
     """
     if output.exists() and not force:
         raise UsageProblem(f"{output} exists already", "--force replaces it")
@@ -162,41 +148,34 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
 
 @contextmanager
 def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
-    """Text for programs: into a file, compressed when its name ends in .gz; or to a pipe, a device, stdout."""
+    """Yield a stream for text: a new file, compressed where its name ends in .gz; a pipe, a device, or stdout."""
+    if output is not None and not is_stream(output):
+        with new_file(output, force) as part:
+            opened = gzip.open if output.suffix == ".gz" else open
+            with opened(part, "wt", encoding="utf-8", newline="") as file:
+                yield file
+        return
     if output is None:
         write_for_programs()
-        try:
-            yield sys.stdout
-            sys.stdout.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as problem:
-            raise UsageProblem(f"stdout cannot be written: {problem.strerror}", "-o FILE writes elsewhere") from None
-        return
-    if is_stream(output):
-        try:
-            with output.open("w", encoding="utf-8", newline="") as stream:
-                yield stream
-        except BrokenPipeError:
-            raise
-        except OSError as problem:
-            raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
-        return
-    with new_file(output, force) as part:
-        opened = gzip.open if output.suffix == ".gz" else open
-        with opened(part, "wt", encoding="utf-8", newline="") as file:
-            yield file
+    name, hint = ("stdout", "-o FILE writes elsewhere") if output is None else (output, "choose another place")
+    try:
+        with nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8", newline="") as stream:
+            yield stream
+            stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        raise UsageProblem(f"{name} cannot be written: {problem.strerror}", hint) from None
 
 
 @contextmanager
-def progress(span: TimeSpan, wanted: bool) -> Iterator[Callable[[float], None]]:
-    """Gives what takes the moment that has been reached, as elapsed seconds; a bar where stderr is a terminal.
+def progress(span: TimeSpan, *, visible: bool) -> Iterator[Callable[[float], None]]:
+    """Yield a function that takes the elapsed seconds that are written; a bar shows them where stderr is a terminal.
 
     Args:
-        span: All there is to do.
-        wanted: Without, nothing is shown.
+        visible: False shows no bar.
     """
-    if not wanted or not sys.stderr.isatty():
+    if not visible or not sys.stderr.isatty():
         yield lambda elapsed_s: None
         return
 

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from pgtop_tune.base.errors import ConnectionProblem, NotLetIn
-from pgtop_tune.cli.connecting import ConnectionWords
-from pgtop_tune.cli.looking import look
+from pgtop_tune.cli.connections import ConnectionWords
+from pgtop_tune.cli.snapshot import look
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.sampling.postgres_sampler import PostgresSampler
 from tests.cli.runs import PROGRAM, ROOT, environment, run

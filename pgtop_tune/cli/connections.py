@@ -1,0 +1,156 @@
+"""Connections: the options as psql has them, passwords, and sessions on the server that they mean."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import sys
+from collections.abc import AsyncIterator, Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from msgspec import Struct
+
+from pgtop_tune.base.errors import LoadProblem, PasswordNeeded, ServerProblem, UsageProblem
+from pgtop_tune.base.safe_text import printable
+from pgtop_tune.base.secret import Secret
+from pgtop_tune.cli import options
+from pgtop_tune.process.handed_on import inherited_password
+
+if TYPE_CHECKING:
+    from pgtop_tune.postgres.server.conninfo import ConnInfo
+    from pgtop_tune.postgres.server.resolving import Resolving
+    from pgtop_tune.postgres.server.sql_session import PsycopgSession
+
+_T = TypeVar("_T")
+
+
+class ConnectionWords(Struct, frozen=True):
+    """Connection options as typed."""
+
+    target: options.Target = ""
+    host: options.Host = ""
+    port: options.Port = ""
+    user: options.User = ""
+    database: options.Database = ""
+    no_password: options.NoPassword = False
+    ask_password: options.AskPassword = False
+
+
+class ConnectionOptions(ConnectionWords, frozen=True):
+    """Connection options of a command whose words without an option are no database."""
+
+    LEFT_OUT: ClassVar = frozenset({"target"})
+
+
+def resolve_words(connection: ConnectionWords, *, is_another: bool = False) -> ConnInfo:
+    """Return the connection of the options.
+
+    Args:
+        is_another: It is not the operator's own server: PGPASSWORD goes there only after a yes.
+
+    Raises:
+        UsageProblem: libpq refuses an option, or options contradict each other.
+    """
+    from pgtop_tune.postgres.server.conninfo import resolve
+
+    conninfo = resolve(**_keywords(connection), inherits=not is_another)
+    return with_inherited_password(conninfo) if is_another else conninfo
+
+
+def begin_resolving(connection: ConnectionWords) -> Resolving:
+    """Begin to resolve the options in a child while we import; before threads are started.
+
+    Raises:
+        UsageProblem: Options contradict each other; what libpq refuses is raised by the answer.
+    """
+    from pgtop_tune.postgres.server.resolving import Resolving
+
+    return Resolving(**_keywords(connection))
+
+
+def _keywords(connection: ConnectionWords) -> dict[str, Any]:
+    if connection.target and connection.database:
+        raise UsageProblem(
+            f"two databases: {connection.database} and {connection.target}", "pass one, with or without -d"
+        )
+    if connection.no_password and connection.ask_password:
+        raise UsageProblem("-w and -W contradict each other", "pass one of them")
+    return {
+        "target": connection.target or connection.database,
+        "host": connection.host,
+        "port": connection.port,
+        "user": connection.user,
+        "password": ask_password(connection.user) if connection.ask_password else None,
+    }
+
+
+def can_ask() -> bool:
+    """Return True where an operator at a terminal can answer questions."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def with_inherited_password(conninfo: ConnInfo) -> ConnInfo:
+    """Return the connection, with PGPASSWORD where its address has no other password and the operator agrees."""
+    password = inherited_password()
+    if password is None or conninfo.password is not None or not may_have_password(conninfo.describe()):
+        return conninfo
+    return conninfo.with_password(password)
+
+
+@cache
+def may_have_password(target: str) -> bool:
+    """Ask once whether PGPASSWORD may be sent to another address than the operator's own; False without a terminal."""
+    from pgtop_tune.cli.signals import says_yes
+
+    return can_ask() and says_yes(printable(f"PGPASSWORD is set: send it to {target}, too?"))
+
+
+def ask_password(user: str) -> Secret:
+    """Ask for a password on the terminal, without echo. Raises UsageProblem without a terminal."""
+    if not can_ask():
+        raise UsageProblem("a password cannot be typed without a terminal", "use PGPASSWORD or .pgpass, and -w")
+    return Secret(getpass.getpass(f"Password{f' for user {user}' if user else ''}: ", stream=sys.stderr))
+
+
+@contextlib.asynccontextmanager
+async def opened(connection: ConnectionWords) -> AsyncIterator[tuple[PsycopgSession, ConnInfo]]:
+    """Yield a session, and the connection to the host that it has reached, with a typed password.
+
+    Raises:
+        UsageProblem: libpq refuses an option.
+        ConnectionProblem: The server is not there, or refuses the login.
+        LoadProblem: The server refused a statement of the session.
+    """
+    from pgtop_tune.postgres.server.sql_session import open_sql_session
+
+    conninfo = resolve_words(connection)
+    try:
+        sql_session = await open_sql_session(conninfo)
+    except PasswordNeeded:
+        if connection.no_password or not can_ask():
+            raise
+        conninfo = conninfo.with_password(ask_password(conninfo.user))
+        sql_session = await open_sql_session(conninfo)
+    try:
+        yield sql_session, conninfo.only(sql_session.reached.endpoint)
+    except ServerProblem as refusal:
+        raise LoadProblem(refusal.message, refusal.hint) from None
+    finally:
+        await sql_session.aclose()
+
+
+def let_in(connection: ConnectionWords, act: Callable[[ConnInfo], _T], *, is_another: bool = False) -> _T:
+    """Act on the server of the options; act again with a typed password where the server asks for one.
+
+    Args:
+        is_another: As for `resolve_words`.
+    """
+    conninfo = resolve_words(connection, is_another=is_another)
+    while True:
+        try:
+            return act(conninfo)
+        except PasswordNeeded:
+            if connection.no_password or not can_ask():
+                raise
+            conninfo = conninfo.with_password(ask_password(conninfo.user))

@@ -119,7 +119,7 @@ class OperatorSession:
         Args:
             conninfo: The server.
             our_sessions: Our sessions.
-            begun: Called as soon as there is a connection, before the session is made ready: it can be aborted from here.
+            begun: Called with a connection before the session is made ready: it can be aborted from here.
 
         Raises:
             ConnectionProblem: Not there; in libpq's words.

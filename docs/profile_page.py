@@ -6,8 +6,7 @@ from typing import Final
 
 from docs.markdown import plain, table
 from pgtop_tune.bench.datasets.bus import table_sizes
-from pgtop_tune.bench.profiles import KEYS, SHIPPED, Profile, load_profiles
-from pgtop_tune.bench.profiles import read_script
+from pgtop_tune.bench.profiles import KEYS, SHIPPED, Profile, load_profiles, read_script
 
 _SHOWN_TICKETS: Final = 6_000_000
 

@@ -16,9 +16,8 @@ from pgtop_tune.base.foreign_answers import MALFORMED, check_shape, malformed
 from pgtop_tune.changes.start.machine_looks import account_of, with_machine
 from pgtop_tune.changes.start.next_start import NextStart
 from pgtop_tune.health import needs
-from pgtop_tune.health.at_next_start import next_start, other_values
 from pgtop_tune.health.check import Check
-from pgtop_tune.health.configured import as_configured
+from pgtop_tune.health.configured import as_configured, next_start, other_values
 from pgtop_tune.health.facts import NOT_ASKED, Answer, CheckFacts, Missing, Question, Refused
 from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_FILES, START_OPTIONS, StartFile
 from pgtop_tune.host.backup_tools import backup_tools

@@ -6,7 +6,6 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.health.configured import is_of_session
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Section
@@ -121,6 +120,15 @@ _OF_READERS: Final = frozenset(
 _ALWAYS_THERE: Final = "data_directory"
 """One of them that every server has."""
 _NOT_SHOWN: Final = Unavailable(Reason.NO_PERMISSION, "hidden from this role; GRANT pg_read_all_settings grants access")
+
+
+_OF_SESSION: Final = frozenset({"global", "database", "user", "database user", "client", "session"})
+"""pg_settings.source of values that the session has and the server has not."""
+
+
+def is_of_session(parameter: Parameter) -> bool:
+    """Whether a row tells what the session that asked has, and not what the server has."""
+    return parameter.source in _OF_SESSION
 
 
 class Parameters:

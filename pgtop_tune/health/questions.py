@@ -1,4 +1,4 @@
-"""What checks ask the server beside frames: rows of `postgres/sql/check_*.sql`, as dataclasses, and the questions.
+"""The questions that checks ask the server beside frames, and the rows of their `postgres/sql/check_*.sql`.
 
 Fields are named as the columns of the file. Moments are milliseconds since the epoch on the server's clock. Names of
 the server's objects are foreign text.
@@ -13,19 +13,10 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.health.facts import Question
-from pgtop_tune.health.further_rows import (
-    BackupHistory,
-    CatalogueCondition,
-    ConnectionLimit,
-    ControlFile,
-    PasswordlessLogin,
-    RolePower,
-    ServerCertificate,
-    Tablespace,
-)
 
-_HBA: Final = "pg_hba.conf"
-_IDENT: Final = "pg_ident.conf"
+_SETTING_FILES_ACCESS: Final = (
+    "GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() grant access"
+)
 
 
 class DatabaseState(Struct, frozen=True):
@@ -200,8 +191,8 @@ class KeyState(Struct, frozen=True):
     used_by: Sequence[str] = ()
 
 
-class SuperuserLogin(Struct, frozen=True):
-    """A superuser that may log in."""
+class NamedRow(Struct, frozen=True):
+    """A role or a tablespace of which only the name is asked."""
 
     name: str
 
@@ -255,7 +246,7 @@ class HbaRule(Struct, frozen=True):
     @property
     def place(self) -> str:
         """ "line 7 of pg_hba.conf"; files of another name with their path. Foreign text."""
-        return _place(self.line_number, self.file_name, _HBA)
+        return _place(self.line_number, self.file_name, "pg_hba.conf")
 
 
 def _place(line_number: int, file_name: str | None, usual_name: str) -> str:
@@ -291,7 +282,7 @@ class IdentLine(Struct, frozen=True):
     @property
     def place(self) -> str:
         """ "line 3 of pg_ident.conf"; files of another name with their path. Foreign text."""
-        return _place(self.line_number, self.file_name, _IDENT)
+        return _place(self.line_number, self.file_name, "pg_ident.conf")
 
 
 class FileError(Struct, frozen=True):
@@ -390,6 +381,96 @@ class ArchiveQueue(Struct, frozen=True):
     now_ms: int
 
 
+class CatalogueCondition(Struct, frozen=True):
+    """A condition of one object of a database. Names and texts are foreign.
+
+    Attributes:
+        kind: Which condition: the files have the words.
+        n_all: Of that kind in the database; the answer holds the first thousand.
+        name: Of the object, with its schema where it has one.
+        part: Within it: a constraint, a storage parameter; or the version that is there.
+        detail: A value, another object, the version that there could be.
+    """
+
+    kind: str
+    n_all: int
+    name: Sequence[str]
+    part: str
+    detail: str
+
+
+class RolePower(Struct, frozen=True):
+    """A right of a role that is no superuser.
+
+    Attributes:
+        kind: "row security" for BYPASSRLS, "files read" for pg_read_server_files, "server account" for those with which
+            a role becomes the account that runs the server, a superuser's among them; of logins "any role" for
+            CREATEROLE before 16 and "roles" since, "replication" for REPLICATION.
+        role: "" for PUBLIC.
+        through: The role it was granted; "" for an attribute of its own; of "parameter" the one that it may ALTER
+            SYSTEM SET, a command or a library.
+        with_admin: Whether it may grant that on.
+        logins: That come to the right as its members, at most twenty.
+    """
+
+    kind: str
+    role: str
+    through: str
+    with_admin: bool
+    logins: Sequence[str] = ()
+
+
+class ConnectionLimit(Struct, frozen=True):
+    """How many connections a database or a role may have.
+
+    Attributes:
+        kind: "database" or "role"; "invalid" of a database whose DROP was interrupted.
+        most: CONNECTION LIMIT; at least 0, but of "invalid".
+    """
+
+    kind: str
+    name: str
+    most: int
+
+
+class ServerCertificate(Struct, frozen=True):
+    """What the server shows to its clients.
+
+    Attributes:
+        file: ssl_cert_file.
+        pem: Its content, which is public; None where it is not there.
+        now_ms: The server's clock.
+    """
+
+    file: str
+    pem: bytes | None
+    now_ms: int
+
+
+class BackupHistory(Struct, frozen=True):
+    """History files of backups in pg_wal.
+
+    Attributes:
+        number: How many there are.
+        newest_ms: When the newest was written; None without any.
+        now_ms: The server's clock.
+    """
+
+    number: int
+    newest_ms: int | None
+    now_ms: int
+
+
+class ControlFile(Struct, frozen=True):
+    """Of a standby.
+
+    Attributes:
+        content: Its beginning.
+    """
+
+    content: bytes
+
+
 DATABASE_STATE: Final = Question(
     "check_database", DatabaseState, "pg_namespace.nspacl, pg_class.reltuples", everywhere=True
 )
@@ -399,7 +480,7 @@ INDEXES: Final = Question("check_indexes", IndexState, "pg_index, pg_stat_all_in
 FOREIGN_KEYS: Final = Question("check_foreign_keys", BareForeignKey, "pg_constraint, pg_index", everywhere=True)
 SEQUENCES: Final = Question("check_sequences", SequenceState, "pg_sequence, pg_sequences", everywhere=True)
 KEYS: Final = Question("check_keys", KeyState, "pg_index, pg_stats.histogram_bounds, most_common_vals", everywhere=True)
-SUPERUSERS: Final = Question("check_roles", SuperuserLogin, "pg_roles")
+SUPERUSERS: Final = Question("check_roles", NamedRow, "pg_roles")
 PASSWORDS: Final = Question("check_passwords", WeakPassword, "pg_authid.rolpassword", opens="only superusers may")
 EXPIRING: Final = Question("check_expiring_passwords", ExpiringPassword, "pg_roles.rolvaliduntil")
 HBA: Final = Question(
@@ -419,13 +500,13 @@ FILE_ERRORS: Final = Question(
     "check_file_errors",
     FileError,
     "pg_file_settings",
-    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() grant access",
+    opens=_SETTING_FILES_ACCESS,
 )
 CONFIGURED: Final = Question(
     "check_configured",
     ConfiguredLine,
     "pg_file_settings",
-    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() grant access",
+    opens=_SETTING_FILES_ACCESS,
 )
 START_FILES: Final = Question(
     "check_start_files",
@@ -454,11 +535,9 @@ PUBLIC: Final = Question(
 CONNECTION_LIMITS: Final = Question(
     "check_connection_limits", ConnectionLimit, "pg_database.datconnlimit, pg_roles.rolconnlimit"
 )
-TABLESPACES: Final = Question("check_tablespaces", Tablespace, "pg_tablespace.spcname")
+TABLESPACES: Final = Question("check_tablespaces", NamedRow, "pg_tablespace.spcname")
 POWERS: Final = Question("check_powers", RolePower, "pg_roles, pg_auth_members, pg_parameter_acl")
-PASSWORDLESS: Final = Question(
-    "check_without_password", PasswordlessLogin, "pg_authid.rolpassword", opens="only superusers may"
-)
+PASSWORDLESS: Final = Question("check_without_password", NamedRow, "pg_authid.rolpassword", opens="only superusers may")
 CERTIFICATE: Final = Question(
     "check_certificate",
     ServerCertificate,

@@ -10,7 +10,6 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from pgtop_tune.health.check import Check, Finding, Severity, Unknown
-from pgtop_tune.health.proposing import ProposedValues
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import NEWEST_MAJOR
 from pgtop_tune.model.setup import MeasuredLimit
@@ -99,6 +98,42 @@ def _cause(reason: str) -> str:
     """The same for reasons that one thing would mend."""
     right = _RIGHT.search(reason)
     return _NUMBER.sub("#", reason) if right is None else right[0]
+
+
+class ProposedRow(Struct, frozen=True):
+    """A value that is proposed and not in force.
+
+    Attributes:
+        now: In force.
+        pending: In force after a restart, as things are; "" where that is the same.
+        because: One sentence.
+        restart: It takes effect with a restart of the server.
+        of_machine: It is a setting of the machine.
+        others: (who, value) of known calculators for this machine.
+    """
+
+    name: str
+    now: str
+    pending: str
+    proposed: str
+    because: str
+    restart: bool
+    of_machine: bool
+    others: tuple[tuple[str, str], ...] = ()
+
+
+class ProposedValues(Struct, frozen=True):
+    """All of them, the machine's first.
+
+    Attributes:
+        rows: Empty where everything is as it is proposed.
+        memory: The memory rule with the proposed values, line by line; empty where the memory is not known.
+        refused: (name, why) of what the machine cannot carry.
+    """
+
+    rows: tuple[ProposedRow, ...]
+    memory: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 class Report(Struct, frozen=True):

@@ -17,9 +17,10 @@ from pgtop_tune.base.units import duration
 from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
-from pgtop_tune.health.configured import is_of_session, with_value
+from pgtop_tune.health.configured import with_value
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameter, sysctl, words
+from pgtop_tune.health.needs import is_of_session
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.metrics.active_sessions import hidden_sessions

@@ -9,18 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
 from pgtop_tune.health.against import Former, only_new
-from pgtop_tune.health.catalogue_conditions import found
 from pgtop_tune.health.check import Check, Evidence, Finding, Severity, Unknown
 from pgtop_tune.health.checks.schema import UNLOGGED
+from pgtop_tune.health.conditions import found
 from pgtop_tune.health.facts import Answer
-from pgtop_tune.health.further_rows import CatalogueCondition
 from pgtop_tune.health.judge import judge
-from pgtop_tune.health.looking import Wanted
-from pgtop_tune.health.project_file import project_wishes
+from pgtop_tune.health.project_file import AcceptedRisk, project_wishes, with_accepted
+from pgtop_tune.health.questions import CatalogueCondition
 from pgtop_tune.health.registry import by_id
 from pgtop_tune.health.report import CheckOutcome, Report, Result
+from pgtop_tune.health.setup import Wanted
 from tests.support.health_facts import spoilt
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)

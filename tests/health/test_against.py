@@ -10,8 +10,8 @@ from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
 from pgtop_tune.health.formats.writers import json_lines
 from pgtop_tune.health.judge import judge
-from pgtop_tune.health.looking import Wanted
 from pgtop_tune.health.registry import CHECKS, chosen
+from pgtop_tune.health.setup import Wanted
 from pgtop_tune.model.absence import Reason, Unavailable
 from tests.recording.test_recording_roundtrip import write
 from tests.support.frames import frame

@@ -17,23 +17,21 @@ from pgtop_tune.cli.commands.check.checking import check_all, servers_of, worst_
 from pgtop_tune.cli.commands.check.request import CheckRequest, ReportFormat
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.health import many
-from pgtop_tune.health.accepting import AcceptedRisk
 from pgtop_tune.health.check import Severity, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.writers import WRITERS, Wish
-from pgtop_tune.health.looking import Wanted
-from pgtop_tune.health.many import (
+from pgtop_tune.health.looks import (
     AT_ONCE,
+    Looks,
     ServerResult,
     check_servers,
     servers_document,
     servers_lines,
     table_lines,
 )
-from pgtop_tune.health.project_file import ProjectWishes
+from pgtop_tune.health.project_file import AcceptedRisk, ProjectWishes
 from pgtop_tune.health.report import Report, Result
-from pgtop_tune.health.watching import Looks
+from pgtop_tune.health.setup import Wanted
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from tests.cli.runs import run
 from tests.export.pages import values
@@ -270,7 +268,7 @@ def test_an_interrupt_shows_the_results_so_far(
     file = tmp_path / "servers"
     file.write_text("".join(f"host=/a user=u dbname={name}\n" for name in ("first", "second", "third")))
     request = CheckRequest(servers=file, format=ReportFormat.JSON)
-    monkeypatch.setattr(many, "AT_ONCE", 1)
+    monkeypatch.setattr(looks_module, "AT_ONCE", 1)
     with pytest.raises(KeyboardInterrupt):
         check_all(request, Wanted.of(ProjectWishes()), Severity.WARNING)
     found = json.loads(capsys.readouterr().out)["servers"]

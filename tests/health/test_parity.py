@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.control_file import AT_LEAST, settings_of_primary
 from pgtop_tune.health.facts import Answer, CheckFacts
-from pgtop_tune.health.further_rows import ControlFile
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
+from pgtop_tune.health.questions import ControlFile
 from pgtop_tune.health.registry import by_id
 from pgtop_tune.health.report import Result
+from pgtop_tune.health.server_files import AT_LEAST, settings_of_primary
 from pgtop_tune.model.absence import Reason, Unavailable
 from tests.postgres.conftest import place
 from tests.support.health_facts import parameter, spoilt

@@ -13,13 +13,10 @@ from msgspec.structs import replace
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.formats.for_people import text_lines
-from pgtop_tune.health.formats.signed import html_lines, verdict
-from pgtop_tune.health.formats.writers import WRITERS, Wish
-from pgtop_tune.health.looking import Wanted
+from pgtop_tune.health.formats.writers import WRITERS, Wish, html_lines, verdict
 from pgtop_tune.health.project_file import ProjectWishes
-from pgtop_tune.health.proposing import ProposedRow, ProposedValues
-from pgtop_tune.health.report import Accepted, Result
-from pgtop_tune.health.told import Told
+from pgtop_tune.health.report import Accepted, ProposedRow, ProposedValues, Result
+from pgtop_tune.health.setup import Told, Wanted
 from pgtop_tune.model.machine import DiskKind
 from tests.cli.runs import run
 from tests.health.test_formats import ACCEPTED, HOSTILE, MIXED, NASTY, _check, _finding, report

@@ -11,8 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pgtop_tune.health.facts import Answer, CheckFacts, Refused
-from pgtop_tune.health.further_rows import CatalogueCondition
-from pgtop_tune.health.questions import QUESTIONS
+from pgtop_tune.health.questions import QUESTIONS, CatalogueCondition
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, DatabaseSample
 from pgtop_tune.model.postgres import (

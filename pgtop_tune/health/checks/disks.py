@@ -13,7 +13,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import kernel_file, mount_again, words
-from pgtop_tune.health.measures import setting
+from pgtop_tune.health.machine_figures import setting
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem
 from pgtop_tune.model.machine import ARCHIVE, MountPoint, Queue

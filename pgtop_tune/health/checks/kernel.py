@@ -17,7 +17,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
-from pgtop_tune.health.measures import figure, number, setting, told
+from pgtop_tune.health.machine_figures import figure, number, setting, told
 from pgtop_tune.health.rules import advised_setting
 from pgtop_tune.metrics.host_values import swap_used_bytes
 from pgtop_tune.model.absence import Unavailable

@@ -15,7 +15,7 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Sever
 from pgtop_tune.health.configured import with_value
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, set_parameters, words
-from pgtop_tune.health.measures import HugePageUse, huge_pages_used, kernel_page_bytes, memory
+from pgtop_tune.health.machine_figures import HugePageUse, huge_pages_used, kernel_page_bytes, memory
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import advised, advised_or, also_scoped, counted, counted_s
 from pgtop_tune.metrics import memory_rule

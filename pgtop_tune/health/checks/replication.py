@@ -16,7 +16,9 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Sever
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.needs import Parameters
+from pgtop_tune.health.questions import CONTROL
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, now_ms, on_standby, scoped, setting
+from pgtop_tune.health.server_files import AT_LEAST, settings_of_primary
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import SenderLag, is_cut_off, sender_lags, synchronous_standbys, with_fewer
 from pgtop_tune.metrics.server import client_backends
@@ -410,6 +412,33 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkn
             )
 
 
+def _parity(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    server, parameters = facts.have(needs.SERVER), needs.parameters(facts)
+    if not server.in_recovery:
+        return
+    control = CONTROL.of(facts)
+    if isinstance(control, Unavailable):
+        yield Unknown(f"the control file: {control}")
+        return
+    try:
+        of_primary = [settings_of_primary(row.content, server.system_identifier) for _, row in control]
+    except ValueError as problem:
+        yield Unknown(f"the control file: {problem}")
+        return
+    for name, value in ((name, settings[name]) for settings in of_primary for name in AT_LEAST):
+        row = parameters.find(name)
+        if row is None or int(row.setting) >= int(value):
+            continue
+        yield Finding(
+            severity=Severity.HIGH,
+            says=f"{name} is {row.setting} here and {value} on the primary: replay stops there, and this standby does "
+            "not start again",
+            evidence=(Evidence(f"{name} {row.setting}, of the primary {value}", "its WAL, in the control file"),),
+            fix=set_parameter(row, value),
+            subject=name,
+        )
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="REP-01",
@@ -470,5 +499,16 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.SERVER, needs.PARAMETERS),
         look=bounded(_BETWEEN),
         thresholds=thresholds(_BETWEEN),
+    ),
+    Check(
+        id="REP-07",
+        group="replication",
+        title="settings that replay needs",
+        why="A standby with less than its primary stops replaying, and does not start again.",
+        severity=Severity.HIGH,
+        page="hot-standby.html#HOT-STANDBY-ADMIN",
+        needs=(needs.SERVER, needs.PARAMETERS),
+        asks=(CONTROL,),
+        look=_parity,
     ),
 )

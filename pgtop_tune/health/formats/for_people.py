@@ -9,8 +9,7 @@ from typing import Final
 
 from pgtop_tune.base.safe_text import one_line, printable
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Severity
-from pgtop_tune.health.proposing import ProposedValues
-from pgtop_tune.health.report import Accepted, CheckOutcome, Report, UnknownCause, documentation
+from pgtop_tune.health.report import Accepted, CheckOutcome, ProposedValues, Report, UnknownCause, documentation
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.setup import MeasuredLimit
 

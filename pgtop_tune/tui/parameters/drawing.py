@@ -17,7 +17,7 @@ from pgtop_tune.advice.rules.wal import steady
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import choices
 from pgtop_tune.changes.model.change_set import Change, value_before
-from pgtop_tune.health.unsuitable import unsuitable
+from pgtop_tune.health.proposals import unsuitable
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.model.absence import Unavailable

@@ -1,28 +1,78 @@
-"""One look of the check over a live session: gathers, measures where that is asked for, and judges."""
+"""The choices of a check: rows, limits, accepted risks, and the operator's words on a hidden machine. Pure."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
+from pgtop_tune.base.units import about
 from pgtop_tune.health.check import Check, Limits, Threshold
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
-from pgtop_tune.health.measure import busy, keep, measure
-from pgtop_tune.health.project_file import ProjectWishes, project_wishes
-from pgtop_tune.health.proposing import proposed_values
+from pgtop_tune.health.project_file import AcceptedRisk, ProjectWishes, project_wishes, with_accepted
+from pgtop_tune.health.proposals import proposed_values
 from pgtop_tune.health.registry import CHECKS, by_id, chosen, limit_words, thresholds
 from pgtop_tune.health.report import Report
-from pgtop_tune.health.told import NOTHING_TOLD, Told
-from pgtop_tune.host.source_names import HostSource
-from pgtop_tune.pooler.address import PoolerAddress
-from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import HostFacts, HostSample
+from pgtop_tune.model.machine import DiskKind, Workload
+
+_SOURCE = "as the operator says"
+
+
+class Told(Struct, frozen=True):
+    """What is said; None where nothing is.
+
+    Attributes:
+        memory_bytes, cpus: Of the server's machine; both or neither.
+    """
+
+    memory_bytes: int | None = None
+    cpus: int | None = None
+    disk: DiskKind | None = None
+    workload: Workload | None = None
+
+    def words(self, facts: CheckFacts) -> str:
+        """What of it counts for these facts, in one line; "" where nothing does."""
+        known = self.memory_bytes is None or not isinstance(sections.machine(facts.frames[-1]), Unavailable)
+        machine = () if known else (f"{about(self.memory_bytes or 0)} of memory", f"{self.cpus} CPUs")
+        disk = () if self.disk is None else (f"the data lie on {self.disk.value}",)
+        workload = () if self.workload is None else (f"the load is {self.workload.value}",)
+        return ", ".join((*machine, *disk, *workload))
+
+    def of(self, facts: CheckFacts) -> CheckFacts:
+        """The facts with it: memory and CPUs only where the machine was not seen."""
+        found = replace(facts, disk=self.disk, workload=self.workload)
+        if self.memory_bytes is None or self.cpus is None:
+            return found
+        said = HostFacts(
+            hostname="",
+            kernel="",
+            source=_SOURCE,
+            boot_id="",
+            cpu_count=self.cpus,
+            ticks_per_s=100,
+            page_size_bytes=4096,
+            memory_bytes=self.memory_bytes,
+        )
+        return replace(found, frames=tuple(_with(frame, said) for frame in facts.frames))
+
+
+NOTHING_TOLD = Told()
+
+
+def _with(frame: Frame, said: HostFacts) -> Frame:
+    if isinstance(frame.host, Unavailable):
+        return replace(frame, host=HostSample(facts=said))
+    if isinstance(frame.host.facts, Unavailable):
+        return replace(frame, host=replace(frame.host, facts=said))
+    return frame
+
 
 _BESIDE: Final = 0.1
 """Of a limit."""
@@ -107,37 +157,3 @@ class Wanted(Struct, frozen=True):
 
     def _limit(self, check: Check, threshold: Threshold) -> float:
         return self.limits.get(check.id, {}).get(threshold.name, threshold.default)
-
-
-class Looking(Struct, frozen=True):
-    """See `CheckControl`; checks as `pgtop-tune check` does without options, with what the project wishes.
-
-    Attributes:
-        conninfo: The server.
-        poolers: Admin consoles to look at.
-        host_source: Where numbers of this machine come from.
-    """
-
-    conninfo: ConnInfo
-    poolers: Sequence[PoolerAddress]
-    host_source: HostSource
-
-    async def check(self) -> Report:
-        """See `CheckControl.check`."""
-        wanted = await asyncio.to_thread(Wanted.by_project)
-        return await asyncio.to_thread(wanted.judged, await self._gathered(wanted))
-
-    async def measure(self, *, anyway: bool) -> Report | tuple[str, ...]:
-        """See `CheckControl.measure`."""
-        wanted = await asyncio.to_thread(Wanted.by_project)
-        facts = await self._gathered(wanted)
-        disturbs = busy(facts)
-        if disturbs and not anyway:
-            return disturbs
-        measured = await measure(self.conninfo, facts)
-        await asyncio.to_thread(keep, facts, measured)
-        # Frames are sampled in the caller's loop: it is judged beside it.
-        return await asyncio.to_thread(wanted.judged, replace(facts, measured=measured))
-
-    async def _gathered(self, wanted: Wanted) -> CheckFacts:
-        return await gather(self.conninfo, wanted.checks, poolers=self.poolers, host_source=self.host_source)

@@ -5,9 +5,8 @@ The values are those of `advice`; here they are put beside what is in force, wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice
@@ -17,48 +16,17 @@ from pgtop_tune.advice.proposal import Proposal, advice_for, propose
 from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Finding, Severity
-from pgtop_tune.health.facts import CheckFacts
+from pgtop_tune.health.facts import Answer, CheckFacts
+from pgtop_tune.health.judge import judge
+from pgtop_tune.health.questions import SCOPED
+from pgtop_tune.health.registry import CHECKS
+from pgtop_tune.health.report import ProposedRow, ProposedValues
 from pgtop_tune.health.rules import COUNTED_SINCE, advice_facts
 from pgtop_tune.metrics.memory_rule import MemoryUse, Term, book_terms, terms
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
 
 _RESTART = "postmaster"
-
-
-class ProposedRow(Struct, frozen=True):
-    """A value that is proposed and not in force.
-
-    Attributes:
-        now: In force.
-        pending: In force after a restart, as things are; "" where that is the same.
-        because: One sentence.
-        restart: It takes effect with a restart of the server.
-        of_machine: It is a setting of the machine.
-        others: (who, value) of known calculators for this machine.
-    """
-
-    name: str
-    now: str
-    pending: str
-    proposed: str
-    because: str
-    restart: bool
-    of_machine: bool
-    others: tuple[tuple[str, str], ...] = ()
-
-
-class ProposedValues(Struct, frozen=True):
-    """All of them, the machine's first.
-
-    Attributes:
-        rows: Empty where everything is as it is proposed.
-        memory: The memory rule with the proposed values, line by line; empty where the memory is not known.
-        refused: (name, why) of what the machine cannot carry.
-    """
-
-    rows: tuple[ProposedRow, ...]
-    memory: tuple[str, ...] = ()
-    refused: tuple[tuple[str, str], ...] = ()
 
 
 def in_place(findings: Iterable[tuple[Check, Finding]]) -> Mapping[str, Advice]:
@@ -171,3 +139,8 @@ _WHY = {
     "shared memory": "of shared memory besides shared_buffers",
     "system": "for the system: 2 GB is too much of a small machine",
 }
+
+
+def unsuitable(frames: Sequence[Frame]) -> Mapping[str, Advice]:
+    """What to set in place of the values of these frames that suit no server, by parameter."""
+    return in_place(judge(CHECKS, CheckFacts(tuple(frames), answers={SCOPED.name: Answer(())})).findings)

@@ -11,7 +11,7 @@ from pgtop_tune.base.sql_quoting import Sql, composed, identifier
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, about_several
 from pgtop_tune.health.facts import CheckFacts, Question
 from pgtop_tune.health.fixes import with_lock_timeout, words
-from pgtop_tune.health.further_rows import CatalogueCondition
+from pgtop_tune.health.questions import CatalogueCondition
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, Look, in_database
 
 _SHOWN: Final = 3

@@ -6,29 +6,29 @@ What is set instead comes from `advice`, where it has a value; a value that is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Finding, Findings, Fix, Limits, Look, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameters
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import Look, advised_or, also_scoped, is_advised, on_standby, setting
+from pgtop_tune.health.rules import advised_or, also_scoped, is_advised, setting
 from pgtop_tune.model.postgres import Parameter
 
 _OFF: Final = (-1.0, 0.0)
 
 
-class Bound(Struct, frozen=True, kw_only=True):
+class Bound(Struct, frozen=True):
     """A value that suits no server, or needs a reason: one of `words`, `below`, `above`, `other`, `judged` says which.
 
     Attributes:
         name: Of the parameter; a server without it passes.
-        says: The consequence; stands behind "NAME is VALUE: ".
         better: What the fix sets where advice has no value; as typed.
+        says: The consequence; stands behind "NAME is VALUE: ".
         severity: Of the finding.
         words: pg_settings.setting, of a parameter that is no number.
         below, above: In bytes, seconds, else as the number is; a threshold of the check, named `limit`.
@@ -41,8 +41,8 @@ class Bound(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    says: str
     better: str
+    says: str
     severity: Severity = Severity.WARNING
     words: Collection[str] = ()
     below: float | None = None
@@ -79,16 +79,11 @@ class Bound(Struct, frozen=True, kw_only=True):
         return known.find(self.other) is not None and value > known.number(self.other)
 
 
-def of_standbys(facts: CheckFacts) -> bool:
-    """For `Bound.when`. Raises Missing when the server was not seen."""
-    return on_standby(facts)
-
-
 def bounded(rows: Iterable[Bound]) -> Look:
     """Finds each parameter whose value a row names, of the server, of roles and of databases."""
     rows = tuple(rows)
 
-    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    def look(facts: CheckFacts, limits: Limits) -> Findings:
         known, missing = needs.parameters(facts), None
         for bound in rows:
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -179,6 +179,10 @@ class Threshold(Struct, frozen=True):
 
 Limits = Mapping[str, float]
 """Values of a check's thresholds by name."""
+Findings = Iterator[Finding | Unknown]
+"""Findings of a check, and parts that it cannot judge."""
+Look = Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
+"""The function of a check: nothing is a pass. Pure. May raise `Missing`, which makes the check unknown."""
 
 
 class Check(Struct, frozen=True):
@@ -206,7 +210,7 @@ class Check(Struct, frozen=True):
     severity: Severity
     page: str
     needs: tuple[FactNeed[Any], ...]
-    look: Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
+    look: Look
     thresholds: tuple[Threshold, ...] = ()
     counts: bool = False
     twice: bool = False

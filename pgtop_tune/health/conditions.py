@@ -8,11 +8,22 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, about_several
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Limits,
+    Look,
+    Severity,
+    about_several,
+)
 from pgtop_tune.health.facts import CheckFacts, Question
 from pgtop_tune.health.fixes import with_lock_timeout, words
 from pgtop_tune.health.questions import CatalogueCondition
-from pgtop_tune.health.rules import NOTHING_TO_UNDO, Look, in_database
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database
 
 _SHOWN: Final = 3
 _LISTED: Final = 10
@@ -71,7 +82,7 @@ class Condition(Struct, frozen=True, kw_only=True):
 def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Look:
     """Finds these kinds, in each database: one finding for all objects of a kind."""
 
-    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    def look(facts: CheckFacts, limits: Limits) -> Findings:
         of_kind: dict[tuple[str, str], list[CatalogueCondition]] = {}
         for database, row in facts.have(question):
             of_kind.setdefault((database, row.kind), []).append(row)

@@ -55,8 +55,8 @@ class FactNeed(Protocol[T_co]):
         """View, file or query it is from."""
         ...
 
-    def of(self, facts: CheckFacts) -> T_co | Unavailable:
-        """The part, or why it is not there."""
+    def of(self, facts: CheckFacts, /) -> T_co | Unavailable:
+        """Return the part, or why it is not there."""
         ...
 
 
@@ -106,7 +106,7 @@ class Question(Struct, Generic[R], frozen=True):
     everywhere: bool = False
     opens: str = ""
 
-    def of(self, facts: CheckFacts) -> Answer[R] | Unavailable:
+    def of(self, facts: CheckFacts, /) -> Answer[R] | Unavailable:
         """See `FactNeed.of`."""
         found = facts.answers.get(self.name, facts.unanswered)
         if isinstance(found, Unavailable) and found.reason is Reason.NO_PERMISSION and self.opens:

@@ -20,38 +20,34 @@ _WHEN: Final = {"postmaster": _RESTART, "backend": "for new sessions", "superuse
 
 
 def set_parameter(parameter: Parameter, value: str) -> Fix:
-    """ALTER SYSTEM to a value, and back to what postgresql.auto.conf has now; words where no file has the say."""
+    """Return ALTER SYSTEM to a value, and its undo; words where the parameter is set at the server's start."""
     if parameter.source in _WINS_OVER_FILES:
         return words(
             f"{parameter.name} is set where the server is started ({parameter.source}): set it to {value} there; no "
             "file overrides it.",
             f"Set it to {parameter.shown} there again.",
         )
-    end = "" if parameter.context == "postmaster" else f"\n{_RELOAD}"
-    return Fix(
-        f"{_statement(parameter.name, value)};{end}",
-        f"{stored_again(parameter)};{end}",
-        remark="; ".join(filter(None, (_WHEN.get(parameter.context, ""), _tried(f"{parameter.name}={value}")))),
-        parameter=(parameter.name, value),
-    )
+    return set_parameters([(parameter, value)])
 
 
 def set_parameters(values: Sequence[tuple[Parameter, str]]) -> Fix:
-    """ALTER SYSTEM to values of one or more parameters, none of which is set where the server is started."""
-    if len(values) == 1:
-        return set_parameter(*values[0])
-    reload = [] if all(parameter.context == "postmaster" for parameter, _ in values) else [_RELOAD]
-    restarted = ", ".join(parameter.name for parameter, _ in values if parameter.context == "postmaster")
-    tried = _tried(*(f"{parameter.name}={value}" for parameter, value in values))
+    """Return ALTER SYSTEM to values of parameters, none of which is set at the server's start.
+
+    The undo restores the lines that postgresql.auto.conf has now.
+    """
+    parameters = [parameter for parameter, _ in values]
+    restarted = [parameter.name for parameter in parameters if parameter.context == "postmaster"]
+    reload = [_RELOAD] if len(restarted) < len(values) else []
+    is_one = len(values) == 1
+    when = _WHEN.get(parameters[0].context, "") if is_one else restarted and f"{', '.join(restarted)} after a restart"
+    assignments = shlex.join(f"{parameter.name}={value}" for parameter, value in values)
     return Fix(
-        "\n".join([*(f"{_statement(parameter.name, value)};" for parameter, value in values), *reload]),
-        "\n".join([*(f"{stored_again(parameter)};" for parameter, _ in reversed(values)), *reload]),
-        remark="; ".join(filter(None, (restarted and f"{restarted} after a restart", tried))),
+        "\n".join([*(f"{statement(parameter.name, value)};" for parameter, value in values), *reload]),
+        "\n".join([*(f"{stored_again(parameter)};" for parameter in reversed(parameters)), *reload]),
+        remark=(f"{when}; " if when else "")
+        + f"`pgtop-tune set {assignments}` tries first whether the server starts with it",
+        parameter=(parameters[0].name, values[0][1]) if is_one else None,
     )
-
-
-def _tried(*assignments: str) -> str:
-    return f"`pgtop-tune set {shlex.join(assignments)}` tries first whether the server starts with it"
 
 
 def stored_again(parameter: Parameter) -> str:
@@ -59,19 +55,15 @@ def stored_again(parameter: Parameter) -> str:
     now = parameter.stored
     if now is None and _in_auto_conf(parameter):
         now = parameter.shown
-    return _statement(parameter.name, now)
+    return statement(parameter.name, now)
 
 
-def with_lock_timeout(statement: str) -> str:
+def with_lock_timeout(sql: str) -> str:
     """A statement that gives up instead of waiting for a lock, while everybody else waits behind it.
 
     Not for those with CONCURRENTLY, which block nobody: one that gives up leaves an invalid index.
     """
-    return f"{_PATIENCE}\n{statement}"
-
-
-def _statement(name: str, value: str | None) -> str:
-    return statement(name, value)
+    return f"{_PATIENCE}\n{sql}"
 
 
 def _in_auto_conf(parameter: Parameter) -> bool:
@@ -91,13 +83,19 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Fix:
         remark: What else is to be known.
     """
     keep, put_back = kept_line(f"/{PATH}", name, value)
+    return _as_root(
+        f"sysctl -w {name}={value}\n{keep}", f"sysctl -w {name}={before}\n{put_back}", remark, (name, value)
+    )
+
+
+def _as_root(do: str, undo: str, remark: str, setting: tuple[str, str] | None = None) -> Fix:
     return Fix(
-        do=f"sysctl -w {name}={value}\n{keep}",
-        undo=f"sysctl -w {name}={before}\n{put_back}",
+        do=do,
+        undo=undo,
         language=Language.SHELL,
         remark=f"as root on the server's machine{'; ' if remark else ''}{remark}",
-        parameter=(name, value),
-        of_machine=True,
+        parameter=setting,
+        of_machine=setting is not None,
     )
 
 
@@ -150,14 +148,8 @@ def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -
         boot: How it is made to last.
         name: As `pgtop-tune set` calls it: "vda/scheduler"; "" where it does not know it.
     """
-    return Fix(
-        do=f"echo {value} > {path}",
-        undo=f"echo {before} > {path}",
-        language=Language.SHELL,
-        remark=f"as root on the server's machine; to keep it after a reboot: {boot}",
-        parameter=(name, value) if name else None,
-        of_machine=bool(name),
-    )
+    remark = f"to keep it after a reboot: {boot}"
+    return _as_root(f"echo {value} > {path}", f"echo {before} > {path}", remark, (name, value) if name else None)
 
 
 def mount_again(point: str, option: str, before: str) -> Fix:
@@ -168,13 +160,8 @@ def mount_again(point: str, option: str, before: str) -> Fix:
         option: The new one.
         before: The one it has.
     """
-    place = shlex.quote(point)
-    return Fix(
-        do=f"mount -o remount,{option} {place}",
-        undo=f"mount -o remount,{before} {place}",
-        language=Language.SHELL,
-        remark="as root on the server's machine; to keep it after a reboot: /etc/fstab",
-    )
+    do, undo = (f"mount -o remount,{mounted} {shlex.quote(point)}" for mounted in (option, before))
+    return _as_root(do, undo, "to keep it after a reboot: /etc/fstab")
 
 
 def preloading(library: Parameter | None, name: str, where: str) -> Fix:

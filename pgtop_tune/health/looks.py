@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -12,16 +11,24 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.tables import Table, as_text
 from pgtop_tune.health.check import Check, Evidence, Finding, Severity
 from pgtop_tune.health.formats.for_people import about
-from pgtop_tune.health.formats.writers import json_document
+from pgtop_tune.health.formats.writers import indented, json_document
 from pgtop_tune.health.project_file import AcceptedRisk, with_accepted
 from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
 
 FORMAT: Final = "pgtop-tune-checks/1"
 AT_ONCE: Final = 4
 _WORST: Final = 100
-_HEADS: Final = ("server", "PostgreSQL", *(severity.value for severity in reversed(Severity)), "accepted", "unknown")
+_HEADS: Final = (
+    "server",
+    "PostgreSQL",
+    *(severity.value for severity in reversed(Severity)),
+    "accepted",
+    "unknown",
+    "worst",
+)
 
 
 class ServerResult(Struct, frozen=True):
@@ -73,7 +80,7 @@ async def check_servers(
 def _cells(result: ServerResult) -> tuple[str, ...]:
     report = result.report
     if report is None:
-        return (one_line(result.name), "", *("-" for _ in _HEADS[2:]), one_line(result.words, _WORST))
+        return (one_line(result.name), "", *("-" for _ in _HEADS[2:-1]), one_line(result.words, _WORST))
     counts = [sum(1 for _, each in report.findings if each.severity is severity) for severity in reversed(Severity)]
     unknown = sum(1 for each in report.results if each.unknowns)
     numbers = (*counts, len(report.accepted), unknown)
@@ -82,27 +89,14 @@ def _cells(result: ServerResult) -> tuple[str, ...]:
 
 
 def table_lines(results: Sequence[ServerResult]) -> list[str]:
-    """A row for each server."""
-    rows = [(*_HEADS, "worst"), *map(_cells, results)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
-    words = {0, 1}
-    return [
-        "  ".join(
-            (
-                *(
-                    cell.ljust(width) if column in words else cell.rjust(width)
-                    for column, (cell, width) in enumerate(zip(row, widths, strict=False))
-                ),
-                row[-1],
-            )
-        ).rstrip()
-        for row in rows
-    ]
+    """Return a table with a row for each server."""
+    numbers = frozenset(range(2, len(_HEADS) - 1))
+    return as_text(Table(_HEADS, tuple(map(_cells, results)), numbers)).splitlines()
 
 
 def servers_lines(results: Sequence[ServerResult]) -> list[str]:
     """The object of `servers_document`, indented, in ASCII."""
-    return json.dumps(servers_document(results), ensure_ascii=True, indent=2).splitlines()
+    return indented(servers_document(results))
 
 
 def servers_document(results: Sequence[ServerResult]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
@@ -10,100 +11,60 @@ from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.backups import BackupTools
-from pgtop_tune.model.machine import MachineDetails
 from pgtop_tune.model.parameter_values import unit_bytes
 from pgtop_tune.model.postgres import Parameter, ParameterSample
-from pgtop_tune.model.setup import Measured
 
 T = TypeVar("T")
 
 
-class SectionNeed(Struct, Generic[T], frozen=True):
-    """A section of the newest frame; see `facts.FactNeed`."""
+class FieldNeed(Struct, Generic[T], frozen=True):
+    """A part of `CheckFacts`; see `FactNeed`."""
 
     name: str
-    section: Section[T]
-
-    @property
-    def source(self) -> str:
-        """See `Need.source`."""
-        return self.section.source
-
-    def of(self, facts: CheckFacts) -> T | Unavailable:
-        """See `Need.of`."""
-        return self.section(facts.frames[-1])
+    source: str
+    of: Callable[[CheckFacts], T | Unavailable]
 
 
-SERVER: Final = SectionNeed("server", sections.server)
-PARAMETERS: Final = SectionNeed("parameters", sections.parameters)
-ACTIVITY: Final = SectionNeed("activity", sections.activity)
-DATABASE: Final = SectionNeed("database", sections.database)
-DATABASES: Final = SectionNeed("databases", sections.databases)
-WAL: Final = SectionNeed("wal", sections.wal)
-CHECKPOINTS: Final = SectionNeed("checkpoints", sections.checkpoints)
-IO: Final = SectionNeed("io", sections.io)
-ARCHIVER: Final = SectionNeed("archiver", sections.archiver)
-REPLICATION: Final = SectionNeed("replication", sections.replication)
-SLOTS: Final = SectionNeed("slots", sections.slots)
-SUBSCRIPTIONS: Final = SectionNeed("subscriptions", sections.subscriptions)
-HORIZON: Final = SectionNeed("horizon", sections.horizon)
-DATABASE_LIMITS: Final = SectionNeed("database limits", sections.database_limits)
-TEMP_FILES: Final = SectionNeed("temporary files", sections.temp_files)
-PROGRESS: Final = SectionNeed("progress", sections.progress)
-HOST: Final = SectionNeed("host", sections.machine)
-CPU: Final = SectionNeed("cpu", sections.cpu)
-MEMORY: Final = SectionNeed("memory", sections.memory)
-PRESSURE: Final = SectionNeed("pressure", sections.pressure)
-DISKS: Final = SectionNeed("disks", sections.disks)
-FILE_SYSTEMS: Final = SectionNeed("file systems", sections.file_systems)
-NUMA: Final = SectionNeed("NUMA nodes", sections.numa)
-FREQUENCY: Final = SectionNeed("CPU frequency", sections.frequency)
-CGROUP: Final = SectionNeed("control group", sections.cgroup)
-POOLERS: Final = SectionNeed("poolers", sections.pooler)
+def _section(name: str, section: Section[T]) -> FieldNeed[T]:
+    """Return the need of a section of the newest frame."""
+    return FieldNeed(name, section.source, lambda facts: section(facts.frames[-1]))
 
 
-class _Machine(Struct, frozen=True):
-    """Settings of the machine."""
-
-    name: str = "machine"
-    source: str = "/proc/sys, /sys/kernel, /sys/block, /proc/PID of the postmaster"
-
-    def of(self, facts: CheckFacts) -> MachineDetails | Unavailable:
-        """See `Need.of`."""
-        return facts.machine
-
-
-MACHINE: Final = _Machine()
-
-
-class _BackupTools(Struct, frozen=True):
-    """What backup tools say."""
-
-    name: str = "backup tools"
-    source: str = "pgbackrest info, barman list-backups, wal-g backup-list"
-
-    def of(self, facts: CheckFacts) -> BackupTools | Unavailable:
-        """See `Need.of`."""
-        return facts.backups
-
-
-BACKUP_TOOLS: Final = _BackupTools()
-
-
-class _Measured(Struct, frozen=True):
-    """What --measure found."""
-
-    name: str = "measurement"
-    source: str = "--measure"
-
-    def of(self, facts: CheckFacts) -> Measured | Unavailable:
-        """See `Need.of`."""
-        return facts.measured
+SERVER: Final = _section("server", sections.server)
+PARAMETERS: Final = _section("parameters", sections.parameters)
+ACTIVITY: Final = _section("activity", sections.activity)
+DATABASE: Final = _section("database", sections.database)
+DATABASES: Final = _section("databases", sections.databases)
+WAL: Final = _section("wal", sections.wal)
+CHECKPOINTS: Final = _section("checkpoints", sections.checkpoints)
+IO: Final = _section("io", sections.io)
+ARCHIVER: Final = _section("archiver", sections.archiver)
+REPLICATION: Final = _section("replication", sections.replication)
+SLOTS: Final = _section("slots", sections.slots)
+SUBSCRIPTIONS: Final = _section("subscriptions", sections.subscriptions)
+HORIZON: Final = _section("horizon", sections.horizon)
+DATABASE_LIMITS: Final = _section("database limits", sections.database_limits)
+TEMP_FILES: Final = _section("temporary files", sections.temp_files)
+PROGRESS: Final = _section("progress", sections.progress)
+HOST: Final = _section("host", sections.machine)
+CPU: Final = _section("cpu", sections.cpu)
+MEMORY: Final = _section("memory", sections.memory)
+PRESSURE: Final = _section("pressure", sections.pressure)
+DISKS: Final = _section("disks", sections.disks)
+FILE_SYSTEMS: Final = _section("file systems", sections.file_systems)
+NUMA: Final = _section("NUMA nodes", sections.numa)
+FREQUENCY: Final = _section("CPU frequency", sections.frequency)
+CGROUP: Final = _section("control group", sections.cgroup)
+POOLERS: Final = _section("poolers", sections.pooler)
 
 
-MEASURED: Final = _Measured()
-
+MACHINE: Final = FieldNeed(
+    "machine", "/proc/sys, /sys/kernel, /sys/block, /proc/PID of the postmaster", lambda facts: facts.machine
+)
+BACKUP_TOOLS: Final = FieldNeed(
+    "backup tools", "pgbackrest info, barman list-backups, wal-g backup-list", lambda facts: facts.backups
+)
+MEASURED: Final = FieldNeed("measurement", "--measure", lambda facts: facts.measured)
 
 _HIDDEN: Final = (
     "{name} of the server is hidden by that of our session ({source}); GRANT SELECT ON pg_file_settings and GRANT "

@@ -191,7 +191,7 @@ class KeyState(Struct, frozen=True):
     used_by: Sequence[str] = ()
 
 
-class NamedRow(Struct, frozen=True):
+class NameOnly(Struct, frozen=True):
     """A role or a tablespace of which only the name is asked."""
 
     name: str
@@ -480,7 +480,7 @@ INDEXES: Final = Question("check_indexes", IndexState, "pg_index, pg_stat_all_in
 FOREIGN_KEYS: Final = Question("check_foreign_keys", BareForeignKey, "pg_constraint, pg_index", everywhere=True)
 SEQUENCES: Final = Question("check_sequences", SequenceState, "pg_sequence, pg_sequences", everywhere=True)
 KEYS: Final = Question("check_keys", KeyState, "pg_index, pg_stats.histogram_bounds, most_common_vals", everywhere=True)
-SUPERUSERS: Final = Question("check_roles", NamedRow, "pg_roles")
+SUPERUSERS: Final = Question("check_roles", NameOnly, "pg_roles")
 PASSWORDS: Final = Question("check_passwords", WeakPassword, "pg_authid.rolpassword", opens="only superusers may")
 EXPIRING: Final = Question("check_expiring_passwords", ExpiringPassword, "pg_roles.rolvaliduntil")
 HBA: Final = Question(
@@ -535,9 +535,9 @@ PUBLIC: Final = Question(
 CONNECTION_LIMITS: Final = Question(
     "check_connection_limits", ConnectionLimit, "pg_database.datconnlimit, pg_roles.rolconnlimit"
 )
-TABLESPACES: Final = Question("check_tablespaces", NamedRow, "pg_tablespace.spcname")
+TABLESPACES: Final = Question("check_tablespaces", NameOnly, "pg_tablespace.spcname")
 POWERS: Final = Question("check_powers", RolePower, "pg_roles, pg_auth_members, pg_parameter_acl")
-PASSWORDLESS: Final = Question("check_without_password", NamedRow, "pg_authid.rolpassword", opens="only superusers may")
+PASSWORDLESS: Final = Question("check_without_password", NameOnly, "pg_authid.rolpassword", opens="only superusers may")
 CERTIFICATE: Final = Question(
     "check_certificate",
     ServerCertificate,

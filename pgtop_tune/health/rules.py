@@ -3,20 +3,31 @@ databases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import CLOCK, OUT_OF_REACH, AdviceFacts, Machine, live_values
+from pgtop_tune.advice.facts import CLOCK, OUT_OF_REACH, Advice, AdviceFacts, Machine, live_values
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import advice_for, propose, same
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, quoted
 from pgtop_tune.base.units import duration
 from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
+from pgtop_tune.health.check import (
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Language,
+    Limits,
+    Look,
+    Severity,
+    Unknown,
+)
 from pgtop_tune.health.configured import with_value
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameter, sysctl, words
@@ -27,8 +38,6 @@ from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 
-Look = Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
-
 SETTING: Final = "pg_settings.setting"
 _OFF: Final = frozenset({"0", "of", "off", "n", "no", "f", "fa", "fal", "fals", "false"})
 """What the server takes for off: beginnings of the words will do. Source: parse_bool in bool.c."""
@@ -38,6 +47,12 @@ COUNTED_SINCE: Final = "stats_reset"
 SHORTEST_S: Final = 600.0
 """Younger counters tell of how the server was set up, not of its load."""
 ON_STANDBY: Final = "this server is a standby: check its primary"
+
+
+def shortened(texts: Iterable[str], most: int, separator: str = ", ") -> str:
+    """Return the first texts in one line, with " …" where there are more."""
+    listed = list(texts)
+    return separator.join(listed[:most]) + (" …" if len(listed) > most else "")
 
 
 def setting(facts: CheckFacts, *names: str) -> Evidence:
@@ -64,7 +79,7 @@ def value_is(
         fixed: What to do where it cannot be set.
     """
 
-    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    def look(facts: CheckFacts, limits: Limits) -> Findings:
         row = needs.parameters(facts).row(name)
         if row.setting in bad:
             fix = fixed or advised_or(facts, name, better)
@@ -151,14 +166,19 @@ def _machine(facts: CheckFacts) -> Machine | None:
     )
 
 
+def _advice(facts: CheckFacts, row: Parameter) -> Advice | None:
+    known = advice_facts(facts)
+    return None if known is None else advice_for(row, propose(known).server_half())
+
+
 def advised(facts: CheckFacts, name: str) -> Fix:
     """Sets a parameter to what `advise` and the parameter screen have for it; words where the server has that.
 
     Raises:
         Missing: The server does not show it.
     """
-    row, known = needs.parameters(facts).row(name), advice_facts(facts)
-    advice = None if known is None else advice_for(row, propose(known).server_half())
+    row = needs.parameters(facts).row(name)
+    advice = _advice(facts, row)
     if advice is None or advice.value is None:
         return words(f"{name}: {'no value is advised' if advice is None else advice.because}")
     if same(row, advice.value):
@@ -169,16 +189,15 @@ def advised(facts: CheckFacts, name: str) -> Fix:
 
 def advised_or(facts: CheckFacts, name: str, value: str) -> Fix:
     """The same; this value where nothing is advised for these facts."""
-    row, known = needs.parameters(facts).row(name), advice_facts(facts)
-    advice = None if known is None else advice_for(row, propose(known).server_half())
+    row = needs.parameters(facts).row(name)
+    advice = _advice(facts, row)
     nothing = advice is None or (advice.value is None and row.source not in OUT_OF_REACH)
     return set_parameter(row, value) if nothing else advised(facts, name)
 
 
 def is_advised(facts: CheckFacts, row: Parameter) -> bool:
     """Whether a parameter has the value that is advised for this server."""
-    known = advice_facts(facts)
-    advice = None if known is None else advice_for(row, propose(known).server_half())
+    advice = _advice(facts, row)
     return advice is not None and advice.value is not None and same(row, advice.value)
 
 
@@ -305,7 +324,7 @@ def also_scoped(look: Look, *names: str) -> Look:
         names: The parameters that a session can have for its own.
     """
 
-    def both(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    def both(facts: CheckFacts, limits: Limits) -> Findings:
         hidden: Missing | None = None
         try:
             yield from look(facts, limits)

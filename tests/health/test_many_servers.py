@@ -268,7 +268,7 @@ def test_an_interrupt_shows_the_results_so_far(
     file = tmp_path / "servers"
     file.write_text("".join(f"host=/a user=u dbname={name}\n" for name in ("first", "second", "third")))
     request = CheckRequest(servers=file, format=ReportFormat.JSON)
-    monkeypatch.setattr(looks_module, "AT_ONCE", 1)
+    monkeypatch.setattr("pgtop_tune.health.looks.AT_ONCE", 1)
     with pytest.raises(KeyboardInterrupt):
         check_all(request, Wanted.of(ProjectWishes()), Severity.WARNING)
     found = json.loads(capsys.readouterr().out)["servers"]

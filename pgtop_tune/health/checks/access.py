@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Final
 
@@ -14,7 +14,18 @@ from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.access_rules import is_for, lets_anybody_in, loopback, mapped_logins, reached_rules
 from pgtop_tune.health.bounds import Bound, bounded
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown, about_several
+from pgtop_tune.health.check import (
+    Check,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+    about_several,
+)
 from pgtop_tune.health.checks.security import mapped_finding
 from pgtop_tune.health.conditions import Condition, conditions
 from pgtop_tune.health.facts import CheckFacts
@@ -32,6 +43,7 @@ from pgtop_tune.health.questions import (
     HbaRule,
     RolePower,
 )
+from pgtop_tune.health.rules import shortened
 from pgtop_tune.health.server_files import ends_at
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
@@ -114,12 +126,9 @@ _MAPPING: Final = Condition(
 _OF_CATALOGUE: Final = conditions(PUBLIC, _WRITES, _READS, _BY_DEFAULT, _CREATES, _MAPPING)
 
 
-def _open_to_all(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _open_to_all(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _OF_CATALOGUE(facts, limits)
-    hidden: dict[str, int] = {}
-    for database, row in facts.have(PUBLIC):
-        if row.kind == _HIDDEN:
-            hidden[database] = row.n_all
+    hidden = {database: row.n_all for database, row in facts.have(PUBLIC) if row.kind == _HIDDEN}
     for database, number in hidden.items():
         yield Unknown(f"{database}: {number} mapped to PUBLIC: only the owners of foreign servers see the options")
 
@@ -137,27 +146,27 @@ def _lets_weak_ones_in(known: Parameters, row: Parameter) -> bool:
 
 _TLS: Final = (
     Bound(
-        name="ssl_min_protocol_version",
+        "ssl_min_protocol_version",
+        "TLSv1.2",
+        "versions of TLS are let in whose encryption is broken",
         words=("", "TLSv1", "TLSv1.1"),
-        better="TLSv1.2",
-        says="versions of TLS are let in whose encryption is broken",
     ),
     Bound(
-        name="ssl_max_protocol_version",
+        "ssl_max_protocol_version",
+        "",
+        "only versions of TLS are let in whose encryption is broken",
         words=("TLSv1", "TLSv1.1"),
-        better="",
-        says="only versions of TLS are let in whose encryption is broken",
     ),
     Bound(
-        name="ssl_ciphers",
+        "ssl_ciphers",
+        "HIGH:MEDIUM:+3DES:!aNULL",
+        "ciphers are let in that are broken, or that do not encrypt",
         judged=_lets_weak_ones_in,
-        better="HIGH:MEDIUM:+3DES:!aNULL",
-        says="ciphers are let in that are broken, or that do not encrypt",
     ),
 )
 
 
-def _certificate(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _certificate(facts: CheckFacts, limits: Limits) -> Findings:
     for _, seen in facts.have(CERTIFICATE):
         if seen.pem is None:
             yield Unknown(f"{seen.file} is not there")
@@ -241,12 +250,12 @@ _FILES: Final = Condition(
 _OF_DATABASES: Final = conditions(OBJECTS, _HASHES, _FILES)
 
 
-def _around(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _around(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _powers(facts, limits)
     yield from _OF_DATABASES(facts, limits)
 
 
-def _powers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _powers(facts: CheckFacts, limits: Limits) -> Findings:
     of_kind: dict[str, list[RolePower]] = {}
     for _, row in facts.have(POWERS):
         of_kind.setdefault(row.kind, []).append(row)
@@ -261,7 +270,7 @@ def _power(rows: Sequence[RolePower], unlisted: int) -> Finding:
     names = list(dict.fromkeys(behind))
     return Finding(
         severity=severity,
-        says=f"{says} {', '.join(names[:_SHOWN])}{' …' if len(names) > _SHOWN else ''}",
+        says=f"{says} {shortened(names, _SHOWN)}",
         evidence=tuple(
             Evidence(
                 f"{row.role or 'PUBLIC'}: {row.through or _ATTRIBUTES[row.kind]}"
@@ -300,7 +309,7 @@ def _without(rows: Sequence[RolePower]) -> Fix:
     return Fix("\n".join(do), "\n".join(undo), remark="where a role does not need it")
 
 
-def _passwordless(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _passwordless(facts: CheckFacts, limits: Limits) -> Findings:
     names = [role.name for _, role in facts.have(PASSWORDLESS)]
     rules = reached_rules(facts)
     open_ = {name: next(filter(None, (_opening(rules, at, name) for at in range(len(rules)))), None) for name in names}
@@ -331,14 +340,14 @@ def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> F
     plural = "roles may log in and have" if len(names) > 1 else "role may log in and has"
     return Finding(
         severity=Severity.WARNING if rule is not None else Severity.INFO,
-        says=f"{len(names)} {plural} no password ({', '.join(names[:3])}{' …' if len(names) > 3 else ''}): {so}",
+        says=f"{len(names)} {plural} no password ({shortened(names, 3)}): {so}",
         evidence=(Evidence(", ".join(names[:_SHOWN]), PASSWORDLESS.source),),
         fix=Fix(do, undo, remark="or give them a password: \\password in psql"),
         subject="roles" if rule is not None else "roles that nobody is let in as",
     )
 
 
-def _md5_lines(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _md5_lines(facts: CheckFacts, limits: Limits) -> Findings:
     rules = [rule for rule in reached_rules(facts) if rule.method == "md5"]
     if rules:
         yield Finding(
@@ -353,7 +362,7 @@ def _md5_lines(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _trusted_here(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _trusted_here(facts: CheckFacts, limits: Limits) -> Findings:
     rules = [
         rule
         for rule in reached_rules(facts)
@@ -394,10 +403,9 @@ def _lines(rules: list[HbaRule]) -> str:
 def _listed(rules: list[HbaRule]) -> str:
     """Return what lines are for; the sentence has the place of a single one."""
     shown = (
-        f"{rule.place + ': ' if len(rules) > 1 else ''}{rule.type} {rule.address or ''}".rstrip()
-        for rule in rules[:_SHOWN]
+        f"{rule.place + ': ' if len(rules) > 1 else ''}{rule.type} {rule.address or ''}".rstrip() for rule in rules
     )
-    return "; ".join(shown) + (" …" if len(rules) > _SHOWN else "")
+    return shortened(shown, _SHOWN, "; ")
 
 
 CHECKS: Final[tuple[Check, ...]] = (

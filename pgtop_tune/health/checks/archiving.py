@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
 from pgtop_tune.base.units import MB, about, duration
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+)
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS, CONFIGURED
@@ -84,7 +94,7 @@ _PLACE: Final = "basic_archive.archive_directory"
 _DAY_S: Final = 86_400
 
 
-def _archiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     if on_standby(facts):
         yield Unknown(ON_STANDBY)
@@ -122,7 +132,7 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
             fix=words(f"Set {_PLACE} to a directory, then SELECT pg_reload_conf();"),
             subject="archive_library",
         )
-    elif not _has_archiver(known):
+    elif not _archivers(known):
         yield Finding(
             severity=Severity.HIGH,
             says="archive_mode is on without an archiver: WAL accumulates until the disk is full",
@@ -144,7 +154,7 @@ def _is_library_without_place(facts: CheckFacts, parameters: needs.Parameters) -
 
 def _archive_mode(known: needs.Parameters) -> Fix:
     """Without a command for it every segment would stay in pg_wal."""
-    if _has_archiver(known):
+    if _archivers(known):
         return set_parameter(known.row("archive_mode"), "on")
     return words("Set archive_command or archive_library first, then archive_mode=on and restart.")
 
@@ -155,11 +165,7 @@ def _archivers(known: needs.Parameters) -> tuple[str, ...]:
     return tuple(row.name for row in rows if row is not None and row.setting not in ("", _NOT_SHOWN))
 
 
-def _has_archiver(known: needs.Parameters) -> bool:
-    return bool(_archivers(known))
-
-
-def _failing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _failing(facts: CheckFacts, limits: Limits) -> Findings:
     seen = facts.have(needs.ARCHIVER)
     if needs.parameters(facts).text("archive_mode") == "off":
         # What failed before it was switched off stays in the counters.
@@ -179,7 +185,7 @@ def _failing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _queue(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _queue(facts: CheckFacts, limits: Limits) -> Findings:
     if needs.parameters(facts).text("archive_mode") == "off":
         return
     for _, queue in facts.have(ARCHIVE_QUEUE):
@@ -198,7 +204,7 @@ def _queue(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _nothing(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     row = known.find("archive_command")
     if row is None or known.text("archive_mode") == "off" or row.setting in ("", _NOT_SHOWN):
@@ -290,7 +296,7 @@ def _one_file(command: str, first: str) -> tuple[Severity, str, str] | None:
     return None
 
 
-def _commands(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _commands(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _nothing(facts, limits)
     parameters = needs.parameters(facts)
     for name, (needed, so) in _OF_RECOVERY.items():
@@ -310,10 +316,10 @@ def _commands(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _old(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _old(facts: CheckFacts, limits: Limits) -> Findings:
     known, seen, wal = needs.parameters(facts), facts.have(needs.ARCHIVER), facts.have(needs.WAL)
     mode = known.text("archive_mode")
-    if mode == "off" or not _has_archiver(known) or (on_standby(facts) and mode != "always"):
+    if mode == "off" or not _archivers(known) or (on_standby(facts) and mode != "always"):
         return
     if seen.last_failed_ms is not None and seen.last_failed_ms > (seen.last_archived_ms or 0):
         return
@@ -373,7 +379,7 @@ def _told_by_tools(facts: CheckFacts) -> bool:
     return not isinstance(tools, Unavailable) and any(each.backups for each in tools.catalogues)
 
 
-def _backups(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _backups(facts: CheckFacts, limits: Limits) -> Findings:
     if needs.parameters(facts).text("archive_mode") == "off":
         # The server keeps no history then; ARC-01 says that archiving is off.
         return
@@ -397,7 +403,7 @@ def _backups(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 _TOOLS: Final = "pgBackRest, Barman, WAL-G"
 
 
-def _catalogues(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _catalogues(facts: CheckFacts, limits: Limits) -> Findings:
     tools = facts.have(needs.BACKUP_TOOLS)
     if not tools.installed:
         yield Finding(
@@ -437,7 +443,7 @@ def _none(facts: CheckFacts, installed: tuple[str, ...]) -> Finding:
     )
 
 
-def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Iterator[Finding]:
+def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Findings:
     called = f"{catalogue.tool} {catalogue.name}".rstrip()
     ended = [each for each in catalogue.backups if each.ended_ms is not None]
     good = [each for each in ended if each.full and not each.failed]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.base.units import count
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.rules import counted, counted_s, setting, too_young
@@ -64,7 +63,7 @@ def _writers(facts: CheckFacts) -> _Writers | None:
     )
 
 
-def _by_backends(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _by_backends(facts: CheckFacts, limits: Limits) -> Findings:
     found = _writers(facts)
     if found is None:
         yield Unknown("buffers written by backends are not counted here")
@@ -97,7 +96,7 @@ def _by_backends(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
     )
 
 
-def _halted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _halted(facts: CheckFacts, limits: Limits) -> Findings:
     seen, known = facts.have(needs.CHECKPOINTS), needs.parameters(facts)
     pages, delay_s = known.whole("bgwriter_lru_maxpages"), known.number("bgwriter_delay")
     if pages == 0:
@@ -130,7 +129,7 @@ def _halted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _fsyncs(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _fsyncs(facts: CheckFacts, limits: Limits) -> Findings:
     seen = facts.have(needs.CHECKPOINTS)
     of_io = needs.major(facts) >= _PG_STAT_IO_SINCE
     io = needs.IO.of(facts)

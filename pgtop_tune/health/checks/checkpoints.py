@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pgtop_tune.advice.rules.wal import FULL_PER_S, needed_max_wal_bytes
 from pgtop_tune.base.units import MB, about, count
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, thresholds
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+)
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.rules import (
@@ -64,7 +74,7 @@ def _by_volume(facts: CheckFacts) -> int:
     return min(seen.requested, round(per_s * counted_s(facts, seen.stats_reset_ms) / distance))
 
 
-def _requested(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _requested(facts: CheckFacts, limits: Limits) -> Findings:
     seen = facts.have(needs.CHECKPOINTS)
     if on_standby(facts):
         yield Unknown(_TRIES)
@@ -94,7 +104,7 @@ def _requested(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
     )
 
 
-def _interval(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _interval(facts: CheckFacts, limits: Limits) -> Findings:
     seen = facts.have(needs.CHECKPOINTS)
     if on_standby(facts) and seen.done is None:
         yield Unknown(_TRIES)
@@ -119,7 +129,7 @@ def _interval(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
                 setting(facts, "checkpoint_timeout", "max_wal_size"),
                 counted(seconds, _reset(facts)),
             ),
-            fix=_slower(facts, timeout_s),
+            fix=advised(facts, "checkpoint_timeout") if timeout_s < 300 else _more_volume(facts),
         )
 
 
@@ -129,10 +139,6 @@ def _counter(facts: CheckFacts, seen: CheckpointCounters) -> str:
     return f"{_view(facts, 'timed')} + {_view(facts, 'requested')}"
 
 
-def _slower(facts: CheckFacts, timeout_s: float) -> Fix:
-    return advised(facts, "checkpoint_timeout") if timeout_s < 300 else _more_volume(facts)
-
-
 def _more_volume(facts: CheckFacts) -> Fix:
     fix = advised(facts, "max_wal_size")
     if fix.parameter is not None:
@@ -140,7 +146,7 @@ def _more_volume(facts: CheckFacts) -> Fix:
     return words(f"{fix.do} Measure under load: `pgtop-tune advise --group checkpoints --seconds 60`.")
 
 
-def _target(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _target(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     target = known.number("checkpoint_completion_target")
     if limits["low"] <= target <= limits["high"]:
@@ -158,7 +164,7 @@ def _target(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _volume(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _volume(facts: CheckFacts, limits: Limits) -> Findings:
     measured = advice_facts(facts)
     needed = None if measured is None else needed_max_wal_bytes(measured)
     if measured is None or measured.wal_bytes_per_s is None or needed is None:
@@ -182,34 +188,29 @@ def _volume(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _disk(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    advised = advice_facts(facts)
-    if advised is None or advised.wal_disk_bytes is None:
+def _disk(facts: CheckFacts, limits: Limits) -> Findings:
+    machine = advice_facts(facts)
+    if machine is None or machine.wal_disk_bytes is None:
         yield Unknown("the file system of pg_wal is not visible")
         return
     known = needs.parameters(facts)
     sizes = {name: known.number(name) for name in ("max_wal_size", "wal_keep_size")}
     kept = sum(sizes.values())
-    share = 100 * kept / advised.wal_disk_bytes
+    share = 100 * kept / machine.wal_disk_bytes
     if share > limits["percent"]:
         yield Finding(
             severity=Severity.HIGH,
-            says=f"max_wal_size and wal_keep_size may take {share:.0f} % of the {about(advised.wal_disk_bytes)} WAL "
+            says=f"max_wal_size and wal_keep_size may take {share:.0f} % of the {about(machine.wal_disk_bytes)} WAL "
             "disk",
             evidence=(
                 setting(facts, "max_wal_size", "wal_keep_size"),
-                Evidence(f"{about(advised.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
+                Evidence(f"{about(machine.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
             ),
-            fix=_lowered(facts, sizes),
+            fix=advised(facts, max(sizes, key=sizes.__getitem__)),
         )
 
 
-def _lowered(facts: CheckFacts, sizes: Mapping[str, float]) -> Fix:
-    """The larger one."""
-    return advised(facts, max(sizes, key=sizes.__getitem__))
-
-
-def _buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _buffers(facts: CheckFacts, limits: Limits) -> Findings:
     wal, known = facts.have(needs.WAL), needs.parameters(facts)
     seconds = counted_s(facts, wal.stats_reset_ms)
     young = too_young(seconds)
@@ -235,63 +236,52 @@ def _buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 _SIZES: Final = (
     Bound(
-        name="max_wal_size",
+        "max_wal_size",
+        "4GB",
+        "under load, checkpoints follow each other without a pause",
         below=1024 * MB,
         unit="bytes",
-        better="4GB",
-        says="under load, checkpoints follow each other without a pause",
     ),
     Bound(
-        name="checkpoint_timeout",
+        "checkpoint_timeout",
+        "15min",
+        "after each checkpoint, every page is written whole into the WAL once",
         below=300,
         unit="s",
-        better="15min",
         limit="checkpoint_timeout_low",
-        says="after each checkpoint, every page is written whole into the WAL once",
     ),
     Bound(
-        name="checkpoint_timeout",
+        "checkpoint_timeout",
+        "15min",
+        "recovery after a crash replays the WAL since the last checkpoint",
         above=3600,
         unit="s",
-        better="15min",
         limit="checkpoint_timeout_high",
         severity=Severity.INFO,
-        says="recovery after a crash replays the WAL since the last checkpoint",
     ),
 )
 _WRITING: Final = (
+    Bound("wal_buffers", "-1", "backends write WAL themselves, before their commit", below=MB, unit="bytes"),
+    Bound("commit_delay", "0", "so many microseconds are added to commits of a busy server", above=1000),
     Bound(
-        name="wal_buffers",
-        below=MB,
-        unit="bytes",
-        better="-1",
-        says="backends write WAL themselves, before their commit",
-    ),
-    Bound(
-        name="commit_delay",
-        above=1000,
-        better="0",
-        says="so many microseconds are added to commits of a busy server",
-    ),
-    Bound(
-        name="wal_writer_delay",
+        "wal_writer_delay",
+        "200ms",
+        "with synchronous_commit = off, a crash loses the commits of up to three times as long",
         above=1,
         unit="s",
-        better="200ms",
-        says="with synchronous_commit = off, a crash loses the commits of up to three times as long",
     ),
     Bound(
-        name="wal_compression",
+        "wal_compression",
+        "on",
+        "full-page images fill WAL, archive and network uncompressed",
         words=("off",),
-        better="on",
         severity=Severity.INFO,
-        says="full-page images fill WAL, archive and network uncompressed",
     ),
     Bound(
-        name="wal_sync_method",
+        "wal_sync_method",
+        "fdatasync",
+        "each write of WAL waits for the disk by itself",
         words=("open_sync", "fsync_writethrough"),
-        better="fdatasync",
-        says="each write of WAL waits for the disk by itself",
     ),
 )
 _ENOUGH: Final = Threshold("checkpoints", 10, "", "fewer checkpoints are inconclusive")

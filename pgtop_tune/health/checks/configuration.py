@@ -20,7 +20,7 @@ from pgtop_tune.changes.start.rules import PARAMETERS
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import QUOTED_LISTS, elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.configured import other_values, restart_facts, start_files, with_value
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, set_parameters, words
@@ -36,7 +36,7 @@ from pgtop_tune.health.questions import (
     FileError,
     StartFile,
 )
-from pgtop_tune.health.rules import Scoped, also_scoped, setting
+from pgtop_tune.health.rules import Scoped, also_scoped, setting, shortened
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter, newer_than_known
 
@@ -68,10 +68,6 @@ class Releases(Struct, frozen=True):
     as_of: date
     majors: Mapping[int, Release]
 
-    def of(self, major: int) -> Release | None:
-        """A major version; None for one that was not known."""
-        return self.majors.get(major)
-
 
 @cache
 def releases() -> Releases:
@@ -86,14 +82,14 @@ _SHOWN: Final = 10
 _DAY_S: Final = 86_400
 
 
-def _pending(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _pending(facts: CheckFacts, limits: Limits) -> Findings:
     if needs.parameters(facts).are_hidden:
         yield Unknown(
             "whether parameters wait that are hidden from this role; GRANT pg_read_all_settings grants access"
         )
     waiting = [row for row in facts.have(needs.PARAMETERS).parameters if row.pending_restart]
     if waiting:
-        names = ", ".join(row.name for row in waiting[:_SHOWN]) + (" …" if len(waiting) > _SHOWN else "")
+        names = shortened((row.name for row in waiting), _SHOWN)
         yield Finding(
             severity=Severity.WARNING,
             says=f"{len(waiting)} {'parameters wait' if len(waiting) > 1 else 'parameter waits'} for a restart: "
@@ -123,7 +119,7 @@ def refused_lines(facts: CheckFacts) -> Iterator[tuple[FileError, bool]]:
         yield error, not (is_valid and row is not None and row.context == "postmaster")
 
 
-def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _files(facts: CheckFacts, limits: Limits) -> Findings:
     for error, is_fatal in refused_lines(facts):
         where = f"{error.sourcefile or 'a configuration file'}:{error.sourceline or '?'}"
         so = ", and the server does not start again" if is_fatal else ""
@@ -147,7 +143,7 @@ def _is_valid(row: Parameter, text: str) -> bool:
     return setting in (row.enumvals if row.vartype == "enum" else {"bool": ("on", "off")}.get(row.vartype, (setting,)))
 
 
-def _hba(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _hba(facts: CheckFacts, limits: Limits) -> Findings:
     answer, row = HBA.of(facts), needs.parameters(facts).visible("hba_file")
     path = "" if row is None else row.setting
     if isinstance(answer, Unavailable) and path and path in str(answer):
@@ -171,9 +167,9 @@ def _hba(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _end_of_life(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _end_of_life(facts: CheckFacts, limits: Limits) -> Findings:
     known, major = releases(), needs.major(facts)
-    release = known.of(major)
+    release = known.majors.get(major)
     if release is None:
         yield Unknown(f"PostgreSQL {major} is not among the releases of {known.as_of.isoformat()}")
         return
@@ -196,9 +192,9 @@ def _end_of_life(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
         )
 
 
-def _minor(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _minor(facts: CheckFacts, limits: Limits) -> Findings:
     known, major = releases(), needs.major(facts)
-    release = known.of(major)
+    release = known.majors.get(major)
     if release is None:
         yield Unknown(f"PostgreSQL {major} is not among the releases of {known.as_of.isoformat()}")
         return
@@ -214,7 +210,7 @@ def _minor(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _newer(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _newer(facts: CheckFacts, limits: Limits) -> Findings:
     version_num = facts.have(needs.SERVER).version_num
     sentence = newer_than_known(version_num)
     if sentence:
@@ -236,7 +232,7 @@ def _today(facts: CheckFacts) -> date:
     return datetime.fromtimestamp(facts.frames[-1].taken_at_ms / 1000, tz=UTC).date()
 
 
-def _statistics(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _statistics(facts: CheckFacts, limits: Limits) -> Findings:
     counted_s = statistics_age_s(facts)
     if counted_s is None:
         yield Unknown("the start of the server's counters is unknown")
@@ -251,7 +247,7 @@ def _statistics(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
         )
 
 
-def _tablespaces(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _tablespaces(facts: CheckFacts, limits: Limits) -> Findings:
     known, there = needs.parameters(facts), {row.name for _, row in facts.have(TABLESPACES)}
     for name in _OF_TABLESPACES:
         row = known.find(name)
@@ -296,7 +292,7 @@ _SIGNALS: Final[Mapping[str, tuple[Severity, str]]] = {
 """File of the data directory → what it makes of the next start of a primary. Source: xlogrecovery.c."""
 
 
-def _starts(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _starts(facts: CheckFacts, limits: Limits) -> Findings:
     next_texts = other_values(facts)
     for check in checks(restart_facts(facts, next_texts)):
         if check.verdict is not RestartVerdict.IMPOSSIBLE or not (next_texts or check.subject == FILES):
@@ -318,7 +314,7 @@ def _starts(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Unknown("a start fails for lines of the configuration files (CFG-02); what else stops it is not known")
 
 
-def _signals(facts: CheckFacts) -> Iterator[Finding]:
+def _signals(facts: CheckFacts) -> Findings:
     """Files in the data directory that make the next start another one."""
     is_standby = facts.have(needs.SERVER).in_recovery
     for file in start_files(facts):
@@ -344,7 +340,7 @@ def _back(facts: CheckFacts, names: Sequence[str]) -> Fix | None:
     return replace(fix, parameter=None)
 
 
-def _libraries(facts: CheckFacts) -> Iterator[Finding | Unknown]:
+def _libraries(facts: CheckFacts) -> Findings:
     answer = START_FILES.of(facts)
     if isinstance(answer, Unavailable):
         yield Unknown(f"whether libraries and files of the next start are there: {answer}")

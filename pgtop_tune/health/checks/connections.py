@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal
@@ -13,6 +13,7 @@ from pgtop_tune.health.check import (
     Check,
     Evidence,
     Finding,
+    Findings,
     Fix,
     Language,
     Limits,
@@ -33,6 +34,7 @@ from pgtop_tune.health.rules import (
     in_database,
     on_standby,
     setting,
+    shortened,
 )
 from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
@@ -58,7 +60,7 @@ def _open_to_all(known: needs.Parameters) -> int:
     return known.whole("max_connections") - reserved
 
 
-def _used(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _used(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     known = needs.parameters(facts)
     activity = facts.have(needs.ACTIVITY)
@@ -79,7 +81,7 @@ def _used(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _many(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _many(facts: CheckFacts, limits: Limits) -> Findings:
     advised, known = advice_facts(facts), needs.parameters(facts)
     if advised is None or advised.cores is None:
         yield Unknown("the server's number of processors is unknown")
@@ -112,7 +114,7 @@ def _fewer(facts: CheckFacts, sensible: int) -> Fix:
     return advised(facts, "max_connections")
 
 
-def _pools(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _pools(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     found, total = [], 0
     for pooler in facts.have(needs.POOLERS).poolers:
@@ -137,7 +139,7 @@ def _pools(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _prepared(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _prepared(facts: CheckFacts, limits: Limits) -> Findings:
     for pooler in facts.have(needs.POOLERS).poolers:
         if isinstance(pooler.console, Unavailable):
             yield Unknown(f"{pooler.name}: {pooler.console}")
@@ -161,7 +163,7 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             )
 
 
-def _limited(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _limited(facts: CheckFacts, limits: Limits) -> Findings:
     of_all = [row for _, row in facts.have(CONNECTION_LIMITS)]
     rows = [row for row in of_all if row.kind != _INVALID]
     if left := [row for row in of_all if row.kind == _INVALID]:
@@ -191,7 +193,7 @@ def _limited(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 
 def _half_dropped(rows: Sequence[ConnectionLimit]) -> Finding:
-    shown = ", ".join(row.name for row in rows[:_SHOWN]) + (" …" if len(rows) > _SHOWN else "")
+    shown = shortened((row.name for row in rows), _SHOWN)
     return Finding(
         severity=Severity.WARNING,
         says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({shown}): no "
@@ -204,7 +206,7 @@ def _half_dropped(rows: Sequence[ConnectionLimit]) -> Finding:
 
 def _closed(rows: Sequence[ConnectionLimit]) -> Finding:
     kind = rows[0].kind
-    shown = ", ".join(row.name for row in rows[:_SHOWN]) + (" …" if len(rows) > _SHOWN else "")
+    shown = shortened((row.name for row in rows), _SHOWN)
     verb = "has" if len(rows) == 1 else "have"
     plural = "" if len(rows) == 1 else "s"
     return Finding(
@@ -246,7 +248,7 @@ def _terminate(pid: int) -> Fix:
     )
 
 
-def _timeout(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _timeout(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     if known.number("idle_in_transaction_session_timeout") == 0:
         yield Finding(
@@ -259,7 +261,7 @@ def _timeout(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _idle(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _idle(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     activity = facts.have(needs.ACTIVITY)
     waiting = [
@@ -291,7 +293,7 @@ def _session(backend: Backend) -> str:
     return f"session {backend.pid} of {backend.usename}@{backend.datname}{application}"
 
 
-def _long(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _long(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     activity = facts.have(needs.ACTIVITY)
     open_s = [
@@ -310,7 +312,7 @@ def _long(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             )
 
 
-def _horizon(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _horizon(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     oldest = next(iter(holders(facts.interval)), None)
     if oldest is None or oldest.age < limits["transactions"]:
@@ -354,7 +356,7 @@ def _rollback(gid: str, database: str) -> Fix:
     )
 
 
-def _prepared_transactions(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _prepared_transactions(facts: CheckFacts, limits: Limits) -> Findings:
     sample = facts.have(needs.HORIZON)
     for prepared in sample.prepared:
         since_s = (sample.now_ms - prepared.prepared_ms) / 1000

@@ -10,7 +10,7 @@ from typing import Final
 
 from pgtop_tune.base.units import about, share
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import kernel_file, mount_again, words
 from pgtop_tune.health.machine_figures import setting
@@ -43,7 +43,7 @@ def _keeps(place: FileSystem | MountPoint) -> bool:
     return any(role.startswith(_KEEPS) for role in place.roles)
 
 
-def _space(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _space(facts: CheckFacts, limits: Limits) -> Findings:
     seen = facts.have(needs.FILE_SYSTEMS)
     for place in seen.file_systems:
         used = place.total_bytes - place.free_bytes
@@ -70,7 +70,7 @@ def _space(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Unknown(silent)
 
 
-def _inodes(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _inodes(facts: CheckFacts, limits: Limits) -> Findings:
     for place in facts.have(needs.FILE_SYSTEMS).file_systems:
         if not place.inodes:
             continue
@@ -89,7 +89,7 @@ def _inodes(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _kind(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _kind(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _unplaced(facts)
     for place in (*_mounts(facts), *_archives(facts)):
         kind = place.kind_below if place.kind_below in (_MEMORY | _LAYERED | NETWORK_KINDS) else place.kind
@@ -128,7 +128,7 @@ def _judged(kind: str) -> tuple[Severity, str, str]:
     )
 
 
-def _options(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _options(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _unplaced(facts)
     for place in _mounts(facts):
         options = frozenset(place.options)
@@ -176,7 +176,7 @@ def _options(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             )  # fmt: skip
 
 
-def _scheduler(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _scheduler(facts: CheckFacts, limits: Limits) -> Findings:
     for queue in _own_queues(facts):
         now = setting(facts, f"{queue.name}/scheduler")
         better = "none" if queue.nvme or queue.virtual else "mq-deadline"
@@ -194,7 +194,7 @@ def _scheduler(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _read_ahead(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _read_ahead(facts: CheckFacts, limits: Limits) -> Findings:
     for queue in _own_queues(facts):
         text = setting(facts, f"{queue.name}/read_ahead_kb")
         now = int(text) if text.isdecimal() else 0
@@ -251,7 +251,7 @@ def _own_queues(facts: CheckFacts) -> list[Queue]:
     return [queue for queue in found if not queue.stacked]
 
 
-def _together(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _together(facts: CheckFacts, limits: Limits) -> Findings:
     for disk in facts.have(needs.DISKS).disks:
         if disk.stacked or not {"data", "wal"} <= set(disk.roles):
             continue
@@ -264,7 +264,7 @@ def _together(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _flushes(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _flushes(facts: CheckFacts, limits: Limits) -> Findings:
     measured = facts.have(needs.MEASURED)
     found = next((each for each in measured.ceilings if each.id == "wal-flush-p99"), None)
     if found is None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Language, Limits, Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import also_scoped, counted, counted_s, scoped, scoped_finding, setting, value_is
+from pgtop_tune.health.rules import counted, counted_s, scoped, scoped_finding, setting, value_is
 from pgtop_tune.model.absence import Unavailable
 
 _GROUP: Final = "durability"
-_DAMAGE: Final = ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")
 _DELAYS_LOST: Final = 3
 """The WAL writer flushes within three of its rounds (manual, "Asynchronous Commit")."""
 
@@ -26,7 +24,7 @@ _IS_OFF: Final = value_is(
 )
 
 
-def _fsync(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _fsync(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _IS_OFF(facts, limits)
     machine = needs.MACHINE.of(facts)
     process = machine if isinstance(machine, Unavailable) else machine.postmaster
@@ -41,7 +39,7 @@ def _fsync(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     window_s = known.number("wal_writer_delay") * _DELAYS_LOST
     consequence = f"a crash of the server loses commits of the last {duration(window_s)} that clients regard as safe"
@@ -61,21 +59,7 @@ def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             yield scoped_finding(found, Severity.INFO, consequence)
 
 
-def _damage(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
-    for name in _DAMAGE:
-        row = known.find(name)
-        if row is not None and row.setting == "on":
-            yield Finding(
-                severity=Severity.CRITICAL,
-                says=f"{name} is on: the server silently skips damaged pages, and the damage spreads into backups",
-                evidence=(setting(facts, name),),
-                fix=set_parameter(row, "off"),
-                subject=name,
-            )
-
-
-def _checksums(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _checksums(facts: CheckFacts, limits: Limits) -> Findings:
     if not needs.parameters(facts).on("data_checksums"):
         yield Finding(
             severity=Severity.INFO,
@@ -90,7 +74,7 @@ def _checksums(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _failures(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _failures(facts: CheckFacts, limits: Limits) -> Findings:
     for row in facts.have(needs.DATABASES).databases:
         if row.checksum_failures:
             name = row.datname or "shared objects"
@@ -101,35 +85,40 @@ def _failures(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                     Evidence(f"{name}: {row.checksum_failures} failures", "pg_stat_database.checksum_failures"),
                     counted(counted_s(facts, row.stats_reset_ms), "pg_stat_reset() in that database"),
                 ),
-                fix=Fix(
+                fix=words(
                     "Stop writing to this storage, look at the server's log for the files, and restore them from a "
-                    "verified backup.",
-                    "",
-                    Language.WORDS,
+                    "verified backup."
                 ),
                 subject=name,
             )
 
 
+_DAMAGE: Final = tuple(
+    Bound(
+        name,
+        "off",
+        "the server silently skips damaged pages, and the damage spreads into backups",
+        words=("on",),
+        severity=Severity.CRITICAL,
+    )
+    for name in ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")
+)
 _AFTER_FAILURE: Final = (
     Bound(
-        name="data_sync_retry",
+        "data_sync_retry",
+        "off",
+        "the kernel drops pages that it failed to write, and the next flush says that all is well",
         words=("on",),
-        better="off",
         severity=Severity.CRITICAL,
-        says="the kernel drops pages that it failed to write, and the next flush says that all is well",
     ),
     Bound(
-        name="restart_after_crash",
+        "restart_after_crash",
+        "on",
+        "the server stays down after one backend crashed, unless a cluster manager starts it",
         words=("off",),
-        better="on",
-        says="the server stays down after one backend crashed, unless a cluster manager starts it",
     ),
     Bound(
-        name="wal_consistency_checking",
-        words=("all",),
-        better="",
-        says="the WAL holds every page twice, for tests of the server itself",
+        "wal_consistency_checking", "", "the WAL holds every page twice, for tests of the server itself", words=("all",)
     ),
 )
 
@@ -179,7 +168,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.CRITICAL,
         page="runtime-config-developer.html#GUC-ZERO-DAMAGED-PAGES",
         needs=(needs.PARAMETERS,),
-        look=also_scoped(_damage, *_DAMAGE),
+        look=bounded(_DAMAGE),
     ),
     Check(
         id="DUR-05",

@@ -5,12 +5,11 @@ Source: PostgreSQL documentation, "Linux Huge Pages"; Documentation/admin-guide/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base.units import GB, about, share_of
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import kernel_file, words
 from pgtop_tune.health.machine_figures import huge_pages_needed, huge_pages_used, kernel_page_bytes, memory, told
@@ -54,7 +53,7 @@ def _used_at_last(facts: CheckFacts, pool: HugePages | None, needed: int) -> Fix
     return words("The pool has free pages: restart the server to use them (huge_pages is try or on).")
 
 
-def _wanted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _wanted(facts: CheckFacts, limits: Limits) -> Findings:
     server = needs.parameters(facts)
     buffers = server.number("shared_buffers")
     if buffers < limits["warning"]:
@@ -95,7 +94,7 @@ def _percent_of_memory(facts: CheckFacts, size_bytes: float) -> float | None:
         return None
 
 
-def _at_boot(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _at_boot(facts: CheckFacts, limits: Limits) -> Findings:
     server, machine = needs.parameters(facts), facts.have(needs.MACHINE)
     mode = server.text("huge_pages")
     if mode == "off" or huge_pages_used(facts).used is False:
@@ -127,7 +126,7 @@ def _at_boot(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _idle(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _idle(facts: CheckFacts, limits: Limits) -> Findings:
     for pool in _pools(facts):
         idle = _idle_pages(pool)
         size = idle * pool.page_bytes
@@ -155,7 +154,7 @@ def _smaller(pool: HugePages, pages: int) -> Fix:
     return kernel_file(f"/sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages", str(pages), str(pool.total), boot)
 
 
-def _transparent(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _transparent(facts: CheckFacts, limits: Limits) -> Findings:
     told(facts, "host.memory.anon_huge")
     seen = facts.have(needs.MEMORY)
     if not seen.thp_mode:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.questions import DATABASE_STATE
@@ -25,7 +24,7 @@ def _clients(facts: CheckFacts) -> Counter[str]:
     return Counter(each.datname or "" for each in found if (each.application_name or "").startswith(_PGBENCH))
 
 
-def _scale(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _scale(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     running = _clients(facts)
     for database, state in facts.have(DATABASE_STATE):
@@ -47,7 +46,7 @@ def _scale(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             )
 
 
-def _unlogged(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _unlogged(facts: CheckFacts, limits: Limits) -> Findings:
     for database, state in facts.have(DATABASE_STATE):
         if state.pgbench_unlogged:
             yield Finding(
@@ -62,7 +61,7 @@ def _unlogged(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _competing(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _competing(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     measured = sum(_clients(facts).values()) > 0
     severity = Severity.WARNING if measured else Severity.INFO

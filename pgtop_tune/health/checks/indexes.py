@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base.secret import MASK
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, joined, literal, quoted, unmistakable
 from pgtop_tune.base.units import MB, about, count, duration
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+)
 from pgtop_tune.health.conditions import Condition, conditions
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import with_lock_timeout, words
@@ -25,7 +35,7 @@ from pgtop_tune.health.questions import (
     KeyState,
     SequenceState,
 )
-from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database, too_young
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database, shortened, too_young
 
 _GROUP: Final = "indexes"
 _DAY_S: Final = 86_400.0
@@ -33,7 +43,7 @@ _LEFT_OVER: Final = re.compile(r"_cc(new|old)\d*$")
 """Manual, REINDEX, "Rebuilding Indexes Concurrently"."""
 
 
-def _invalid(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _invalid(facts: CheckFacts, limits: Limits) -> Findings:
     for database, index in facts.have(INDEXES):
         if not index.valid:
             yield Finding(
@@ -60,7 +70,7 @@ _PARTITIONED: Final = Condition(
 _OF_PARTITIONED: Final = conditions(RELATIONS, _PARTITIONED)
 
 
-def _invalid_ones(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _invalid_ones(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _invalid(facts, limits)
     yield from _OF_PARTITIONED(facts, limits)
 
@@ -86,7 +96,7 @@ def _mended(database: str, index: IndexState) -> Fix:
     return in_database(database, mend, remark="drop it if it is not needed")
 
 
-def _duplicate(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _duplicate(facts: CheckFacts, limits: Limits) -> Findings:
     for database, index in facts.have(INDEXES):
         if index.same_as is not None and index.bytes >= limits["bytes"]:
             yield Finding(
@@ -103,7 +113,7 @@ def _duplicate(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _unused(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _unused(facts: CheckFacts, limits: Limits) -> Findings:
     counted_s = statistics_age_s(facts)
     if counted_s is None:
         yield Unknown("the start of the server's counters is unknown")
@@ -127,7 +137,7 @@ def _unused(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             )
 
 
-def _foreign_keys(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _foreign_keys(facts: CheckFacts, limits: Limits) -> Findings:
     given: set[tuple[str, str, str]] = set()
     for database, key in facts.have(FOREIGN_KEYS):
         if key.tuples >= limits["rows"]:
@@ -209,14 +219,11 @@ _WIDER: Final = "-- the column may stay: bigint holds the former values as well"
 _REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, together with the referring columns"
 
 
-def _sequences(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    hidden: dict[str, int] = {}
-    left_out: dict[str, int] = {}
-    for database, sequence in facts.have(SEQUENCES):
-        if sequence.n_hidden:
-            hidden[database] = sequence.n_hidden
-        if sequence.n_left_out:
-            left_out[database] = sequence.n_left_out
+def _sequences(facts: CheckFacts, limits: Limits) -> Findings:
+    sequences = facts.have(SEQUENCES)
+    hidden = {database: sequence.n_hidden for database, sequence in sequences if sequence.n_hidden}
+    left_out = {database: sequence.n_left_out for database, sequence in sequences if sequence.n_left_out}
+    for database, sequence in sequences:
         if sequence.used is None:
             continue
         share = 100 * sequence.used / sequence.highest
@@ -282,9 +289,7 @@ def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Fix 
         )
     if not column.used_by:
         return None
-    shown = ", ".join(map(unmistakable, column.used_by[:_SHOWN_USERS])) + (
-        " …" if len(column.used_by) > _SHOWN_USERS else ""
-    )
+    shown = shortened(map(unmistakable, column.used_by), _SHOWN_USERS)
     return words(
         f"In database {quoted(database)}: the type of {name} cannot change while {shown} depends on it. Drop it, then "
         f"{' '.join(do.splitlines())} and recreate it."
@@ -295,11 +300,9 @@ def _to(table: Sql, column: Sql, type_: str) -> str:
     return composed(f"ALTER TABLE {{table}} ALTER COLUMN {{column}} TYPE {type_};", table=table, column=column)
 
 
-def _keys(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    hidden: dict[str, int] = {}
+def _keys(facts: CheckFacts, limits: Limits) -> Findings:
+    hidden = {database: key.n_hidden for database, key in facts.have(KEYS) if key.n_hidden}
     for database, key in facts.have(KEYS):
-        if key.n_hidden:
-            hidden[database] = key.n_hidden
         if key.used is None:
             continue
         share = 100 * key.used / key.highest

@@ -6,7 +6,6 @@ mm/overcommit-accounting.rst.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,11 +13,12 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.units import GB, about, share
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.machine_figures import figure, number, setting, told
 from pgtop_tune.health.rules import advised_setting
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.host_values import swap_used_bytes
 from pgtop_tune.model.absence import Unavailable
 
@@ -30,11 +30,11 @@ _FLUSHES: Final = ("checkpoint_flush_after", "bgwriter_flush_after")
 """While they are set, what checkpointer and background writer write is handed to the kernel's writeback at once."""
 
 
-def _file(name: str) -> str:
-    return f"/proc/sys/{name.replace('.', '/')}"
+def _sysctl(name: str, value: int) -> Evidence:
+    return Evidence(f"{name} {value}", f"/proc/sys/{name.replace('.', '/')}")
 
 
-def _overcommit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _overcommit(facts: CheckFacts, limits: Limits) -> Findings:
     mode = number(facts, "vm.overcommit_memory")
     if mode == 2:
         return
@@ -45,7 +45,7 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         severity=Severity.INFO if mode == 0 and little else Severity.WARNING,
         says=f"the kernel {said}: its OOM killer may end the server"
         + ("" if share_promised is None else f"; {share(share_promised)} of memory and swap is promised now"),
-        evidence=(Evidence(f"vm.overcommit_memory {mode}", _file("vm.overcommit_memory")), *evidence),
+        evidence=(_sysctl("vm.overcommit_memory", mode), *evidence),
         fix=_with_limit_before(
             advised_setting(
                 facts, _RATIO, "vm.overcommit_memory", remark="only where the machine runs nothing but the server"
@@ -67,7 +67,7 @@ def promised(facts: CheckFacts) -> tuple[float | None, tuple[Evidence, ...]]:
     return 100 * seen.committed_bytes / max(whole, 1), (Evidence(says, "/proc/meminfo"),)
 
 
-def _commit_limit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _commit_limit(facts: CheckFacts, limits: Limits) -> Findings:
     if number(facts, "vm.overcommit_memory") != 2:
         return
     seen = facts.have(needs.MEMORY)
@@ -113,7 +113,7 @@ def _limit_before(facts: CheckFacts) -> str:
     return f"vm.overcommit_kbytes={kilobytes}" if kilobytes else f"vm.overcommit_ratio={ratio}"
 
 
-def _swappiness(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _swappiness(facts: CheckFacts, limits: Limits) -> Findings:
     swap = figure(facts, "host.swap.used", facts.have(needs.MEMORY).swap_total_bytes)
     value = number(facts, "vm.swappiness")
     if not swap or 0 < value <= limits["warning"]:
@@ -124,14 +124,14 @@ def _swappiness(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         says=f"vm.swappiness is {value}: "
         + ("memory of sessions is swapped out to make room for files" if early else "the OOM killer comes before swap"),
         evidence=(
-            Evidence(f"vm.swappiness {value}", _file("vm.swappiness")),
+            _sysctl("vm.swappiness", value),
             Evidence(f"{about(swap)} of swap", "SwapTotal of /proc/meminfo"),
         ),
         fix=advised_setting(facts, "vm.swappiness"),
     )
 
 
-def _dirty(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _dirty(facts: CheckFacts, limits: Limits) -> Findings:
     seen = facts.have(needs.MEMORY)
     given = number(facts, "vm.dirty_background_bytes")
     ratio = number(facts, "vm.dirty_background_ratio")
@@ -153,9 +153,7 @@ def _dirty(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         + ("; the server has its own written earlier" if early else ""),
         evidence=(
             *early,
-            Evidence(
-                said, f"{_file('vm.dirty_background_bytes')}, {_file('vm.dirty_background_ratio')}, /proc/meminfo"
-            ),
+            Evidence(said, "/proc/sys/vm/dirty_background_bytes, /proc/sys/vm/dirty_background_ratio, /proc/meminfo"),
         ),
         fix=replace(fix, undo=fix.undo.replace(f"bytes={given}", f"ratio={ratio}")) if not given else fix,
     )
@@ -173,8 +171,8 @@ def _flushed_early(facts: CheckFacts, most_bytes: float) -> tuple[Evidence, ...]
     return (Evidence(f"{shown}; {about(dirty_bytes)} dirty now", "pg_settings.setting, /proc/meminfo"),)
 
 
-def _swapping(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    newest, oldest = facts.have(needs.MEMORY), needs.MEMORY.section(facts.frames[0])
+def _swapping(facts: CheckFacts, limits: Limits) -> Findings:
+    newest, oldest = facts.have(needs.MEMORY), sections.memory(facts.frames[0])
     told(facts, "host.swap.in")
     if isinstance(oldest, Unavailable) or newest.swap_in_pages is None or newest.swap_out_pages is None:
         yield Unknown("swap traffic is not counted: /proc/vmstat cannot be read")
@@ -203,7 +201,7 @@ def _swapping(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _numa(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _numa(facts: CheckFacts, limits: Limits) -> Findings:
     machine = facts.have(needs.MACHINE)
     if machine.numa_nodes < 2:
         return
@@ -213,7 +211,7 @@ def _numa(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             severity=Severity.HIGH,
             says="the kernel drops file cache rather than use another node's memory",
-            evidence=(Evidence(f"vm.zone_reclaim_mode {reclaim}", _file("vm.zone_reclaim_mode")), nodes),
+            evidence=(_sysctl("vm.zone_reclaim_mode", reclaim), nodes),
             fix=advised_setting(facts, "vm.zone_reclaim_mode"),
             subject="vm.zone_reclaim_mode",
         )
@@ -222,19 +220,19 @@ def _numa(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         yield Finding(
             severity=Severity.INFO,
             says="the kernel moves pages of shared_buffers between nodes, although no node is the right one",
-            evidence=(Evidence(f"kernel.numa_balancing {balancing}", _file("kernel.numa_balancing")), nodes),
+            evidence=(_sysctl("kernel.numa_balancing", balancing), nodes),
             fix=advised_setting(facts, "kernel.numa_balancing"),
             subject="kernel.numa_balancing",
         )
 
 
-def _autogroup(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _autogroup(facts: CheckFacts, limits: Limits) -> Findings:
     if number(facts, "kernel.sched_autogroup_enabled") == 0:
         return
     yield Finding(
         severity=Severity.INFO,
         says="backends are scheduled as a group for each session of the kernel, not as single processes",
-        evidence=(Evidence("kernel.sched_autogroup_enabled 1", _file("kernel.sched_autogroup_enabled")),),
+        evidence=(_sysctl("kernel.sched_autogroup_enabled", 1),),
         fix=advised_setting(facts, "kernel.sched_autogroup_enabled"),
     )
 

@@ -5,13 +5,13 @@ Source: PostgreSQL documentation, "Resource Consumption"; 8 bytes of page table 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pgtop_tune.base.units import GB, MB, about, count, duration, share_of
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.configured import with_value
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, set_parameters, words
@@ -62,7 +62,7 @@ def autovacuum_bytes(server: Parameters) -> float:
     return server.number("maintenance_work_mem") if own < 0 else own
 
 
-def _rule(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _rule(facts: CheckFacts, limits: Limits) -> Findings:
     there, pages = memory(facts), huge_pages_used(facts)
     terms = _terms(needs.parameters(facts), facts)
     beside: tuple[Evidence, ...] = ()
@@ -185,7 +185,7 @@ def _number(row: Parameter, value: str | None = None) -> float:
     return Parameters(ParameterSample(0.0, (typed,))).number(row.name)
 
 
-def _shared_buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _shared_buffers(facts: CheckFacts, limits: Limits) -> Findings:
     server, there = needs.parameters(facts), memory(facts)
     size = server.number("shared_buffers")
     percent = 100 * size / there.limit_bytes
@@ -214,7 +214,7 @@ def _sized(facts: CheckFacts, limits: Limits) -> Fix:
     return words("lower max_connections or work_mem first (MEM-01): they leave no memory for more shared_buffers")
 
 
-def _work_mem(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _work_mem(facts: CheckFacts, limits: Limits) -> Findings:
     server = needs.parameters(facts)
     size = server.number("work_mem")
     if limits["low"] <= size <= limits["warning"]:
@@ -229,7 +229,7 @@ def _work_mem(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _cache_size(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _cache_size(facts: CheckFacts, limits: Limits) -> Findings:
     server, there = needs.parameters(facts), memory(facts)
     size, buffers = server.number("effective_cache_size"), server.number("shared_buffers")
     if buffers <= size <= there.limit_bytes:
@@ -260,7 +260,7 @@ def _cache_fix(facts: CheckFacts, limit_bytes: float) -> Fix:
     return lower or words("Lower shared_buffers first (MEM-02): a cache cannot be smaller than that.")
 
 
-def _autovacuum(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _autovacuum(facts: CheckFacts, limits: Limits) -> Findings:
     server, there = needs.parameters(facts), memory(facts)
     workers, each = server.whole("autovacuum_max_workers"), autovacuum_bytes(server)
     percent = 100 * workers * each / there.limit_bytes
@@ -284,7 +284,7 @@ def _autovacuum(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _page_tables(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _page_tables(facts: CheckFacts, limits: Limits) -> Findings:
     server, there = needs.parameters(facts), memory(facts)
     pages = huge_pages_used(facts)
     if pages.used:
@@ -319,7 +319,7 @@ def _of(some: int, everything: int) -> str:
     return "" if some in (0, everything) else f" of {some} of {everything} databases"
 
 
-def _temp_files(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _temp_files(facts: CheckFacts, limits: Limits) -> Findings:
     sample = facts.have(needs.DATABASES)
     # Each database can be reset for itself: their counters have no common age.
     aged = [(row, counted_s(facts, row.stats_reset_ms) / _HOUR_S) for row in sample.databases if row.datid]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -10,7 +10,8 @@ from pgtop_tune.advice.rules.server import SLOW_CLOCK_NS
 from pgtop_tune.base.sql_quoting import composed, identifier
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.bounds import Bound, bounded
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import preloading, set_parameter, words
 from pgtop_tune.health.needs import Parameters
@@ -34,10 +35,27 @@ _WITH_VIEWS: Final = ("pg_stat_statements", "pg_stat_kcache", "pg_wait_sampling"
 """Libraries that count for views of the extension of their name."""
 _EXTENSIONS_MOST: Final = 50
 """So many of a database are asked for."""
-_EVERY_STATEMENT: Final = (
-    "log_parser_stats", "log_planner_stats", "log_executor_stats", "log_statement_stats", "debug_print_parse",
-    "debug_print_rewritten", "debug_print_plan", "log_duration",
-)  # fmt: skip
+_DEVELOPER: Final = (
+    *(
+        Bound(name, "off", "every statement writes to the log", words=("on",))
+        for name in (
+            "log_parser_stats",
+            "log_planner_stats",
+            "log_executor_stats",
+            "log_statement_stats",
+            "debug_print_parse",
+            "debug_print_rewritten",
+            "debug_print_plan",
+            "log_duration",
+        )
+    ),
+    Bound(
+        "log_min_messages",
+        "warning",
+        "the server logs each of its steps",
+        judged=lambda known, row: any(level.startswith("debug") for level in message_levels(row.setting)),
+    ),
+)
 _DURATIONS: Final = ("log_min_duration_statement", "log_min_duration_sample")
 """Among the ceilings that --measure finds."""
 _SAMPLED: Final = "log_transaction_sample_rate"
@@ -45,7 +63,7 @@ _STATEMENTS: Final = frozenset({"mod", "all"})
 _DISTORTS: Final = "each of its statements writes to the log, and waits for it"
 
 
-def _log_statement(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _log_statement(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("log_statement")
     if row.setting in _STATEMENTS:
         yield Finding(
@@ -59,7 +77,7 @@ def _log_statement(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             yield scoped_finding(found, Severity.WARNING, _DISTORTS)
 
 
-def _log_duration(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _log_duration(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     for name in _DURATIONS:
         limit_s = known.number(name)
@@ -83,30 +101,7 @@ def _log_duration(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _every_statement(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
-    for name in _EVERY_STATEMENT:
-        row = known.find(name)
-        if row is not None and row.setting == "on":
-            yield Finding(
-                severity=Severity.WARNING,
-                says=f"{name} is on: every statement writes to the log",
-                evidence=(setting(facts, name),),
-                fix=set_parameter(row, "off"),
-                subject=name,
-            )
-    messages = known.row("log_min_messages")
-    if any(level.startswith("debug") for level in message_levels(messages.setting)):
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"log_min_messages is {messages.setting}: the server logs each of its steps",
-            evidence=(setting(facts, "log_min_messages"),),
-            fix=set_parameter(messages, "warning"),
-            subject="log_min_messages",
-        )
-
-
-def _auto_explain(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     limit = known.find("auto_explain.log_min_duration")
     if limit is None or known.number("auto_explain.log_min_duration") < 0:
@@ -132,7 +127,7 @@ def _auto_explain(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _io_timing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _io_timing(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("track_io_timing")
     known = advice_facts(facts)
     clock_ns = None if known is None else known.clock_ns
@@ -154,7 +149,7 @@ def _io_timing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _statements(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     track, queries = known.find("pg_stat_statements.track"), known.row("compute_query_id")
     if track is None:
@@ -189,7 +184,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
     yield from _created_nowhere(facts, known)
 
 
-def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Iterator[Finding | Unknown]:
+def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Findings:
     """Libraries that count, and whose views no database has."""
     library = parameters.find("shared_preload_libraries")
     named = () if library is None else elements(library.name, library.setting) or ()
@@ -238,7 +233,7 @@ _HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] =
 """Parameter, what is wrong, what is better, what the log then tells."""
 
 
-def _log_too_little(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _log_too_little(facts: CheckFacts, limits: Limits) -> Findings:
     known: Parameters = needs.parameters(facts)
     for name, wrong, better, tells in _HELPFUL:
         row = known.find(name)
@@ -284,7 +279,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="runtime-config-developer.html",
         needs=(needs.PARAMETERS,),
-        look=also_scoped(_every_statement, *_EVERY_STATEMENT, "log_min_messages"),
+        look=bounded(_DEVELOPER),
     ),
     Check(
         id="LOG-04",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
@@ -19,7 +18,7 @@ _ENABLES: Final = "enable_"
 _OFF_BY_DEFAULT: Final = frozenset({"enable_partitionwise_join", "enable_partitionwise_aggregate"})
 
 
-def _random(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _random(facts: CheckFacts, limits: Limits) -> Findings:
     queues = [queue for queue in facts.have(needs.MACHINE).queues if not queue.stacked]
     if not queues:
         yield Unknown("the disks under the data directory are not visible")
@@ -47,7 +46,7 @@ def _random(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _jit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _jit(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     advice = advice_facts(facts)
     reports = advice is not None and advice.workload is Workload.OLAP
@@ -60,7 +59,7 @@ def _jit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _enabled(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _enabled(facts: CheckFacts, limits: Limits) -> Findings:
     known, names = needs.parameters(facts), set()
     for each in facts.have(needs.PARAMETERS).parameters:
         if not each.name.startswith(_ENABLES) or each.vartype != "bool" or each.name in _OFF_BY_DEFAULT:
@@ -90,70 +89,43 @@ def _reads_by_workers(facts: CheckFacts) -> bool:
 
 
 _COSTS: Final = (
+    Bound("random_page_cost", "4", "indexes look more expensive than they are on any disk", above=4),
     Bound(
-        name="random_page_cost",
-        above=4,
-        better="4",
-        says="indexes look more expensive than they are on any disk",
-    ),
-    Bound(
-        name="random_page_cost",
+        "random_page_cost",
+        "1.1",
+        "reading at random looks cheaper than the costs that all others are relative to",
         below=1,
-        better="1.1",
         special=(),
         limit="random_page_cost_low",
-        says="reading at random looks cheaper than the costs that all others are relative to",
+    ),
+    Bound("seq_page_cost", "1", "all other costs are meant relative to 1", above=1, severity=Severity.INFO),
+    Bound(
+        "default_statistics_target", "100", "estimates rest on a few hundred rows of each table", below=50, special=()
     ),
     Bound(
-        name="seq_page_cost",
-        above=1,
-        better="1",
-        severity=Severity.INFO,
-        says="all other costs are meant relative to 1",
-    ),
-    Bound(
-        name="default_statistics_target",
-        below=50,
-        better="100",
-        special=(),
-        says="estimates rest on a few hundred rows of each table",
-    ),
-    Bound(
-        name="default_statistics_target",
+        "default_statistics_target",
+        "100",
+        "each ANALYZE and each planning of a query takes a multiple",
         above=2000,
-        better="100",
         limit="default_statistics_target_high",
-        says="each ANALYZE and each planning of a query takes a multiple",
     ),
     Bound(
-        name="plan_cache_mode",
+        "plan_cache_mode",
+        "auto",
+        "the server no longer chooses by cost whether a prepared statement is planned anew",
         words=("force_generic_plan", "force_custom_plan"),
-        better="auto",
-        says="the server no longer chooses by cost whether a prepared statement is planned anew",
     ),
+    Bound("join_collapse_limit", "8", "joins run in the order in which queries name them", below=8, special=()),
     Bound(
-        name="join_collapse_limit",
-        below=8,
-        better="8",
-        special=(),
-        says="joins run in the order in which queries name them",
-    ),
-    Bound(
-        name="join_collapse_limit",
+        "join_collapse_limit",
+        "8",
+        "planning one query with many joins can take minutes",
         above=20,
-        better="8",
         limit="join_collapse_limit_high",
-        says="planning one query with many joins can take minutes",
     ),
-    Bound(
-        name="from_collapse_limit",
-        below=8,
-        better="8",
-        special=(),
-        says="subqueries are planned apart from the queries around them",
-    ),
+    Bound("from_collapse_limit", "8", "subqueries are planned apart from the queries around them", below=8, special=()),
     *(
-        Bound(name=name, below=least, better=better, special=(), says=says)
+        Bound(name, better, says, below=least, special=())
         for name, least, better, says in (
             ("cpu_tuple_cost", 0.001, "0.01", "reading rows looks free, and the plans that read most of them win"),
             ("cpu_operator_cost", 0.0001, "0.0025", "conditions look free, and plans that test each row win"),
@@ -164,88 +136,85 @@ _COSTS: Final = (
         )
     ),
     Bound(
-        name="jit_above_cost",
+        "jit_above_cost",
+        "100000",
+        "the shortest queries are compiled, which takes longer than they run",
         below=10_000,
-        better="100000",
         special=(-1.0,),
         when=_compiles,
-        says="the shortest queries are compiled, which takes longer than they run",
     ),
     Bound(
-        name="effective_io_concurrency",
+        "effective_io_concurrency",
+        "16",
+        "bitmap scans and vacuum read one page after the other, on a disk that can do many at once",
         below=1,
-        better="16",
         special=(),
-        says="bitmap scans and vacuum read one page after the other, on a disk that can do many at once",
     ),
     Bound(
-        name="maintenance_io_concurrency",
+        "maintenance_io_concurrency",
+        "16",
+        "vacuum and recovery read one page after the other, on a disk that can do many at once",
         below=1,
-        better="16",
         special=(),
-        says="vacuum and recovery read one page after the other, on a disk that can do many at once",
     ),
     Bound(
-        name="io_workers",
+        "io_workers",
+        "3",
+        "all sessions wait for the one process that reads for them",
         below=2,
-        better="3",
         special=(),
         when=_reads_by_workers,
-        says="all sessions wait for the one process that reads for them",
     ),
     Bound(
-        name="io_method",
+        "io_method",
+        "worker",
+        "each session waits for its reads one after the other, as before PostgreSQL 18",
         words=("sync",),
-        better="worker",
         severity=Severity.INFO,
-        says="each session waits for its reads one after the other, as before PostgreSQL 18",
     ),
     Bound(
-        name="constraint_exclusion",
+        "constraint_exclusion",
+        "partition",
+        "queries of inheritance children and UNION ALL read all of them",
         words=("off",),
-        better="partition",
-        says="queries of inheritance children and UNION ALL read all of them",
     ),
     Bound(
-        name="geqo",
+        "geqo",
+        "on",
+        "queries with a dozen joins and more are planned exhaustively",
         words=("off",),
-        better="on",
         severity=Severity.INFO,
-        says="queries with a dozen joins and more are planned exhaustively",
     ),
 )
 _PARALLEL: Final = (
     Bound(
-        name="max_parallel_workers",
+        "max_parallel_workers",
+        "8",
+        "there are no more processes than max_worker_processes, which extensions need as well",
         other="max_worker_processes",
-        better="8",
-        says="there are no more processes than max_worker_processes, which extensions need as well",
     ),
     Bound(
-        name="max_parallel_workers_per_gather",
+        "max_parallel_workers_per_gather", "2", "plans count on workers that never start", other="max_parallel_workers"
+    ),
+    Bound(
+        "max_parallel_maintenance_workers",
+        "2",
+        "index builds count on workers that never start",
         other="max_parallel_workers",
-        better="2",
-        says="plans count on workers that never start",
     ),
     Bound(
-        name="max_parallel_maintenance_workers",
-        other="max_parallel_workers",
-        better="2",
-        says="index builds count on workers that never start",
-    ),
-    Bound(
-        name="max_worker_processes",
+        "max_worker_processes",
+        "8",
+        "parallel queries, logical replication and extensions share them",
         below=4,
-        better="8",
         special=(),
-        says="parallel queries, logical replication and extensions share them",
     ),
     *(
         Bound(
-            name=name,
+            name,
+            "off",
+            "queries run in parallel workers where that is slower, for tests of the server",
             words=("on", "regress"),
-            better="off",
-            says="queries run in parallel workers where that is slower, for tests of the server",
         )
         for name in ("debug_parallel_query", "force_parallel_mode")
     ),

@@ -5,7 +5,6 @@ Source: PostgreSQL documentation, "Managing Kernel Resources"; proc_pid_oom_scor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base import units
@@ -16,6 +15,7 @@ from pgtop_tune.health.check import (
     Confidence,
     Evidence,
     Finding,
+    Findings,
     Fix,
     Language,
     Limits,
@@ -28,6 +28,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import kept, kernel_file, set_parameter, words
 from pgtop_tune.health.machine_figures import figure, number
 from pgtop_tune.health.rules import setting
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.host_values import all_ticks, ticks_share
 from pgtop_tune.model.absence import Unavailable
 
@@ -56,7 +57,7 @@ def _drop_in(name: str, *lines: str) -> Fix:
     )
 
 
-def _oom_score(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _oom_score(facts: CheckFacts, limits: Limits) -> Findings:
     process = facts.have(needs.MACHINE).postmaster
     if isinstance(process, Unavailable):
         yield Unknown(f"the postmaster's process: {process}")
@@ -87,7 +88,7 @@ def _is_near(facts: CheckFacts, limits: Limits) -> bool:
     return mode == 1 or (mode == 0 and (share is None or share >= limits["percent"]))
 
 
-def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _files(facts: CheckFacts, limits: Limits) -> Findings:
     process = facts.have(needs.MACHINE).postmaster
     if isinstance(process, Unavailable):
         yield Unknown(f"the postmaster's process: {process}")
@@ -109,7 +110,7 @@ def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _clock_source(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _clock_source(facts: CheckFacts, limits: Limits) -> Findings:
     machine = facts.have(needs.MACHINE)
     if not machine.clock_source:
         yield Unknown(f"{_CLOCK} cannot be read")
@@ -132,7 +133,7 @@ def _clock_source(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkno
     )
 
 
-def _time(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _time(facts: CheckFacts, limits: Limits) -> Findings:
     machine = facts.have(needs.MACHINE)
     in_step, virtual = machine.clock_in_step, machine.virtual is not False
     if in_step is None:
@@ -151,7 +152,7 @@ def _time(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _log(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _log(facts: CheckFacts, limits: Limits) -> Findings:
     known, process = needs.parameters(facts), facts.have(needs.MACHINE).postmaster
     if known.on("logging_collector") or "stderr" not in known.text("log_destination").lower():
         return
@@ -170,30 +171,26 @@ def _log(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _group_memory(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _group_memory(facts: CheckFacts, limits: Limits) -> Findings:
     group = facts.have(needs.CGROUP)
     if group.oom_kills:
-        yield Finding(
-            severity=Severity.HIGH,
-            says=f"the limit of the server's control group has killed {group.oom_kills} processes",
-            evidence=(
-                Evidence(f"oom_kill {group.oom_kills} in {group.path}", "memory.events"),
-                Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
-            ),
-            fix=words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
-            subject="oom_kill",
-        )
+        says = f"the limit of the server's control group has killed {group.oom_kills} processes"
+        severity, event, number = Severity.HIGH, "oom_kill", group.oom_kills
     elif group.memory_max_events:
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"the server's control group has run into its memory limit {group.memory_max_events} times",
-            evidence=(
-                Evidence(f"max {group.memory_max_events} in {group.path}", "memory.events"),
-                Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
-            ),
-            fix=words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
-            subject="max",
-        )
+        says = f"the server's control group has run into its memory limit {group.memory_max_events} times"
+        severity, event, number = Severity.WARNING, "max", group.memory_max_events
+    else:
+        return
+    yield Finding(
+        severity=severity,
+        says=says,
+        evidence=(
+            Evidence(f"{event} {number} in {group.path}", "memory.events"),
+            Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
+        ),
+        fix=words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
+        subject=event,
+    )
 
 
 def _size(size_bytes: int | None) -> str:
@@ -206,8 +203,8 @@ _FAST: Final = "performance"
 _SLOW: Final = frozenset({"powersave", "conservative", "ondemand"})
 
 
-def _steal(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    newest, oldest = facts.have(needs.CPU), needs.CPU.section(facts.frames[0])
+def _steal(facts: CheckFacts, limits: Limits) -> Findings:
+    newest, oldest = facts.have(needs.CPU), sections.cpu(facts.frames[0])
     if isinstance(oldest, Unavailable) or oldest.at_s >= newest.at_s:
         yield Unknown("steal needs two samples, and there is one")
         return
@@ -227,7 +224,7 @@ def _steal(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     )  # fmt: skip
 
 
-def _throttled(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _throttled(facts: CheckFacts, limits: Limits) -> Findings:
     group = facts.have(needs.CGROUP)
     if not group.cpu_quota_cores or not group.cpu_periods or group.cpu_throttled_periods is None:
         return
@@ -248,7 +245,7 @@ def _throttled(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _governor(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _governor(facts: CheckFacts, limits: Limits) -> Findings:
     policies = facts.have(needs.FREQUENCY).policies
     other = [policy for policy in policies if policy.governor != _FAST]
     if not other:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,8 +10,8 @@ from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quot
 from pgtop_tune.base.units import GB, about, duration
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.bounds import Bound, bounded, thresholds
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.needs import Parameters
@@ -42,87 +41,77 @@ def _none_though_ready(known: Parameters, row: Parameter) -> bool:
 
 _BETWEEN: Final = (
     *(
-        Bound(
-            name=name,
-            words=("0",),
-            better="1min",
-            says="a connection whose other side vanished is never noticed",
-        )
+        Bound(name, "1min", "a connection whose other side vanished is never noticed", words=("0",))
         for name in ("wal_sender_timeout", "wal_receiver_timeout")
     ),
     *(
-        Bound(name=name, below=5, unit="s", better="1min", says="a short pause of the network ends replication")
+        Bound(name, "1min", "a short pause of the network ends replication", below=5, unit="s")
         for name in ("wal_sender_timeout", "wal_receiver_timeout")
     ),
     Bound(
-        name="max_wal_senders",
+        "max_wal_senders",
+        "10",
+        "no standby and no base backup over the network",
         judged=_none_though_ready,
-        better="10",
         severity=Severity.INFO,
-        says="no standby and no base backup over the network",
     ),
     Bound(
-        name="idle_replication_slot_timeout",
+        "idle_replication_slot_timeout",
+        "1d",
+        "a standby or subscriber that is away so briefly has to be made anew",
         below=3600,
         unit="s",
-        better="1d",
-        says="a standby or subscriber that is away so briefly has to be made anew",
     ),
     Bound(
-        name="wal_receiver_status_interval",
+        "wal_receiver_status_interval",
+        "10s",
+        "the primary does not learn how far this standby is",
         words=("0",),
-        better="10s",
-        says="the primary does not learn how far this standby is",
-        when=of_standbys,
+        when=on_standby,
     ),
     *(
         Bound(
-            name=name,
+            name,
+            "30s",
+            "one long query stops the replay, and failover waits for all of it",
             words=("-1",),
-            better="30s",
-            says="one long query stops the replay, and failover waits for all of it",
-            when=of_standbys,
+            when=on_standby,
         )
         for name in ("max_standby_streaming_delay", "max_standby_archive_delay")
     ),
     Bound(
-        name="max_standby_streaming_delay",
+        "max_standby_streaming_delay",
+        "30s",
+        "replay cancels queries of this standby almost at once",
         below=1,
         unit="s",
-        better="30s",
         special=(-1.0,),
         severity=Severity.INFO,
-        says="replay cancels queries of this standby almost at once",
-        when=of_standbys,
+        when=on_standby,
     ),
     Bound(
-        name="hot_standby",
-        words=("off",),
-        better="on",
-        severity=Severity.INFO,
-        says="this standby answers no queries",
-        when=of_standbys,
+        "hot_standby", "on", "this standby answers no queries", words=("off",), severity=Severity.INFO, when=on_standby
     ),
     Bound(
-        name="recovery_min_apply_delay",
+        "recovery_min_apply_delay",
+        "0",
+        "this standby is behind on purpose, and a failover to it replays so much first",
         above=0,
         unit="s",
-        better="0",
         severity=Severity.INFO,
-        says="this standby is behind on purpose, and a failover to it replays so much first",
-        when=of_standbys,
+        when=on_standby,
     ),
     Bound(
-        name="recovery_target_timeline",
+        "recovery_target_timeline",
+        "latest",
+        "after a failover this standby does not follow the new primary",
         words=("current",),
-        better="latest",
-        says="after a failover this standby does not follow the new primary",
-        when=of_standbys,
+        when=on_standby,
     ),
 )
 
 
-def _lag(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _lag(facts: CheckFacts, limits: Limits) -> Findings:
     facts.have(needs.REPLICATION)
     for lag in sender_lags(facts.interval):
         if lag.sender.state == _BACKUP:
@@ -151,7 +140,7 @@ def _name(lag: SenderLag) -> str:
     return lag.sender.application_name or lag.sender.client or str(lag.sender.pid)
 
 
-def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
     if on_standby(facts):
         yield Unknown(ON_STANDBY)
         return
@@ -242,7 +231,7 @@ def _held(facts: CheckFacts, longest_s: float) -> Finding | None:
     )
 
 
-def _not_replaying(facts: CheckFacts) -> Iterator[Finding]:
+def _not_replaying(facts: CheckFacts) -> Findings:
     """Synchronous standbys whose replay stands still, where a commit waits for it."""
     pair = facts.interval.pair(sections.replication)
     of_server = needs.parameters(facts).text("synchronous_commit") == _REPLAYED
@@ -296,7 +285,7 @@ def _waiting_commits(facts: CheckFacts) -> str:
     return f"every commit of {', '.join(assignment.where for assignment in waiting[:_SHOWN])}" if waiting else ""
 
 
-def _failover(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _failover(facts: CheckFacts, limits: Limits) -> Findings:
     """Slots that logical replication waits for (17 and later)."""
     row = needs.parameters(facts).find("synchronized_standby_slots")
     names = () if row is None else elements(row.name, row.setting) or ()
@@ -323,7 +312,7 @@ def _failover(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _both(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _both(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _synchronous(facts, limits)
     if needs.major(facts) >= _FAILOVER_SINCE:
         yield from _failover(facts, limits)
@@ -336,7 +325,7 @@ def _upstream(facts: CheckFacts) -> str | None:
     return None if row is None else row.setting
 
 
-def _receiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _receiving(facts: CheckFacts, limits: Limits) -> Findings:
     receiver = facts.have(needs.REPLICATION).receiver
     if receiver is None or not on_standby(facts):
         return
@@ -364,7 +353,7 @@ def _enable(name: str) -> Fix:
     return Fix(enable, disable, remark="in its database; with its slot in place")
 
 
-def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
     workers = facts.have(needs.SUBSCRIPTIONS).workers
     if workers and on_standby(facts):
         yield Unknown(ON_STANDBY)
@@ -412,7 +401,7 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkn
             )
 
 
-def _parity(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _parity(facts: CheckFacts, limits: Limits) -> Findings:
     server, parameters = facts.have(needs.SERVER), needs.parameters(facts)
     if not server.in_recovery:
         return

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quoted, unmistakable
 from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold
 from pgtop_tune.health.conditions import Condition, of_kinds
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import preloading, words
 from pgtop_tune.health.questions import OBJECTS, RELATIONS, CatalogueCondition
-from pgtop_tune.health.rules import in_database, on_standby, setting
+from pgtop_tune.health.rules import in_database, on_standby, setting, shortened
 
 _TABLES: Final = "tables"
 _REWRITES: Final = "rewrites the tables under a lock, and writes them into the WAL"
@@ -275,7 +275,7 @@ def _extensions(facts: CheckFacts) -> Iterator[tuple[str, CatalogueCondition]]:
             yield database, row
 
 
-def _outdated(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _outdated(facts: CheckFacts, limits: Limits) -> Findings:
     for database, row in _extensions(facts):
         (name,), now, available = row.name, row.part, row.detail
         if not available:
@@ -299,7 +299,7 @@ def _outdated(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _not_loaded(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _not_loaded(facts: CheckFacts, limits: Limits) -> Findings:
     if not any(row.name[0] in _PRELOADED for _, row in _extensions(facts)):
         return
     library = needs.parameters(facts).row("shared_preload_libraries")
@@ -311,7 +311,7 @@ def _not_loaded(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for name, where in databases.items():
         yield Finding(
             severity=Severity.WARNING,
-            says=f"extension {name} is in {', '.join(where[:3])}{' …' if len(where) > 3 else ''}, but the server has "
+            says=f"extension {name} is in {shortened(where, 3)}, but the server has "
             "not loaded its library: its functions fail",
             evidence=(setting(facts, "shared_preload_libraries"), Evidence(name, "pg_extension.extname")),
             fix=preloading(library, name, " on the primary" if on_standby(facts) else ""),
@@ -397,7 +397,7 @@ _NO_STATISTICS: Final = Condition(
 )
 
 
-def _large_objects(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _large_objects(facts: CheckFacts, limits: Limits) -> Findings:
     for database, row in facts.have(RELATIONS):
         if row.kind == _LARGE_OBJECTS and row.n_all >= limits["objects"]:
             yield Finding(

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.base.safe_text import is_plain
-from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quoted
+from pgtop_tune.base.sql_quoting import composed, identifier, literal, quoted
 from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.access_rules import MappedLogin, lets_anybody_in, loopback, mapped_logins, reached_rules
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import (
+    Check,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Language,
+    Limits,
+    Severity,
+    Threshold,
+)
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameter, words
 from pgtop_tune.health.questions import (
@@ -24,7 +34,7 @@ from pgtop_tune.health.questions import (
     SUPERUSERS,
     HbaRule,
 )
-from pgtop_tune.health.rules import also_scoped, hidden, in_database, setting
+from pgtop_tune.health.rules import also_scoped, hidden, in_database, setting, shortened
 from pgtop_tune.metrics.server import client_backends
 
 _GROUP: Final = "security"
@@ -47,7 +57,7 @@ def _reachable(facts: CheckFacts) -> bool:
     return any(address and not loopback(address, None) for address in addresses)
 
 
-def _rules(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _rules(facts: CheckFacts, limits: Limits) -> Findings:
     reachable = _reachable(facts)
     for rule in reached_rules(facts):
         far = rule.type != _LOCAL and not loopback(rule.address, rule.netmask)
@@ -136,7 +146,7 @@ def _network(rule: HbaRule) -> str:
     return f"{rule.address}/{int(mask).bit_count()}"
 
 
-def _md5(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _md5(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("password_encryption")
     if row.setting != "scram-sha-256":
         yield Finding(
@@ -188,7 +198,7 @@ def _of_many(names: Sequence[object]) -> str:
     return f" (one of {len(names)})" if len(names) > _SHOWN else ""
 
 
-def _expiring(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _expiring(facts: CheckFacts, limits: Limits) -> Findings:
     known, within_s = needs.parameters(facts), limits["within"]
     if known.find(_EXPIRATION_WARNING) is not None:
         within_s = max(within_s, known.number(_EXPIRATION_WARNING))
@@ -216,7 +226,7 @@ def _expiring(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _superusers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     names = {role.name for _, role in facts.have(SUPERUSERS)}
     if len(names) > limits["roles"]:
@@ -233,7 +243,9 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
     far = {
         backend.usename
         for backend in client_backends(facts.have(needs.ACTIVITY))
-        if backend.usename in names and backend.client and not loopback(_address(backend.client), None)
+        if backend.usename in names
+        and backend.client
+        and not loopback(None if backend.client == _LOCAL else backend.client, None)
     }
     for name in sorted(each for each in far if each is not None)[:_SHOWN]:
         yield Finding(
@@ -245,11 +257,7 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
         )
 
 
-def _address(client: str) -> str | None:
-    return None if client == _LOCAL else client
-
-
-def _encryption(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _encryption(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     known = needs.parameters(facts)
     for _, seen in facts.have(ENCRYPTION):
@@ -285,7 +293,7 @@ def _certificates(known: needs.Parameters) -> str:
     return "Put server.crt and server.key into the data directory (ssl_cert_file, ssl_key_file)"
 
 
-def _open_schemas(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _open_schemas(facts: CheckFacts, limits: Limits) -> Findings:
     made_so = needs.major(facts) < _CLOSED_SINCE
     as_made: list[str] = []
     for database, state in facts.have(DATABASE_STATE):
@@ -293,8 +301,10 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             if made_so and schema == "public":
                 as_made.append(database)
                 continue
-            grant = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("GRANT", "TO", schema))
-            revoke = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("REVOKE", "FROM", schema))
+            grant, revoke = (
+                composed(f"{change} PUBLIC;", schema=identifier(schema))
+                for change in ("GRANT CREATE ON SCHEMA {schema} TO", "REVOKE CREATE ON SCHEMA {schema} FROM")
+            )
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"{database}: {schema} is open: all roles may create objects there, which other roles then "
@@ -305,7 +315,7 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 subject=f"{database}: {schema}",
             )
     if as_made:
-        shown = ", ".join(as_made[:_SHOWN]) + (" …" if len(as_made) > _SHOWN else "")
+        shown = shortened(as_made, _SHOWN)
         yield Finding(
             severity=Severity.INFO,
             says=f"all roles may create objects in schema public of {shown}, as versions before {_CLOSED_SINCE} "
@@ -320,11 +330,7 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _words(verb: str, to: str, schema: str) -> dict[str, Sql]:
-    return {"verb": Sql(verb), "to": Sql(to), "schema": identifier(schema)}
-
-
-def _listening(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _listening(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("listen_addresses")
     if _EVERY_ADDRESS & {part.strip() for part in row.setting.split(",")}:
         yield Finding(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.base.units import GB, MB
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import Bound, bounded, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Unknown, about_several
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, about_several
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import CONFIGURED, SCOPED
-from pgtop_tune.health.rules import Scoped, on_standby, scoped, scoped_finding, setting
+from pgtop_tune.health.rules import Scoped, on_standby, scoped, scoped_finding, setting, shortened
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.parameter_values import message_levels
 from pgtop_tune.model.postgres import Parameter
@@ -49,155 +49,112 @@ def _others_may_read(known: Parameters, row: Parameter) -> bool:
 
 
 _VISIBLE: Final = (
-    Bound(
-        name="track_activities",
-        words=("off",),
-        better="on",
-        says="pg_stat_activity does not show what sessions do",
-    ),
-    Bound(
-        name="track_activity_query_size",
-        below=1024,
-        unit="bytes",
-        better="1kB",
-        says="statements are cut before their condition",
-    ),
+    Bound("track_activities", "on", "pg_stat_activity does not show what sessions do", words=("off",)),
+    Bound("track_activity_query_size", "1kB", "statements are cut before their condition", below=1024, unit="bytes"),
 )
 _MEMORY: Final = (
     Bound(
-        name="maintenance_work_mem",
+        "maintenance_work_mem",
+        "64MB",
+        "index builds sort on disk, and vacuum reads indexes several times",
         below=64 * MB,
         unit="bytes",
-        better="64MB",
-        says="index builds sort on disk, and vacuum reads indexes several times",
     ),
     Bound(
-        name="autovacuum_work_mem",
+        "autovacuum_work_mem",
+        "-1",
+        "autovacuum reads the indexes of large tables several times",
         below=64 * MB,
         unit="bytes",
-        better="-1",
-        says="autovacuum reads the indexes of large tables several times",
     ),
     Bound(
-        name="temp_buffers",
+        "temp_buffers",
+        "8MB",
+        "each session that uses temporary tables keeps that much until it ends",
         above=GB,
         unit="bytes",
-        better="8MB",
-        says="each session that uses temporary tables keeps that much until it ends",
     ),
+    Bound("hash_mem_multiplier", "2", "each hash of each session may take that many times work_mem", above=8),
     Bound(
-        name="hash_mem_multiplier",
-        above=8,
-        better="2",
-        says="each hash of each session may take that many times work_mem",
-    ),
-    Bound(
-        name="dynamic_shared_memory_type",
+        "dynamic_shared_memory_type",
+        "posix",
+        "parallel queries exchange rows through files of the data directory",
         words=("mmap",),
-        better="posix",
-        says="parallel queries exchange rows through files of the data directory",
     ),
     Bound(
-        name="shared_memory_type",
+        "shared_memory_type",
+        "mmap",
+        "the kernel's limits for System V memory apply",
         words=("sysv",),
-        better="mmap",
         severity=Severity.INFO,
-        says="the kernel's limits for System V memory apply",
     ),
 )
 _PROCESSES_OWN: Final = (
     Bound(
-        name="max_files_per_process",
+        "max_files_per_process",
+        "1000",
+        "a session with many relations closes and opens their files all the time",
         below=500,
-        better="1000",
         special=(),
-        says="a session with many relations closes and opens their files all the time",
     ),
     Bound(
-        name="max_stack_depth",
+        "max_stack_depth",
+        "2MB",
+        "long expressions and deep views fail with an error",
         below=MB,
         unit="bytes",
-        better="2MB",
         special=(),
-        says="long expressions and deep views fail with an error",
     ),
 )
 _BACKGROUND: Final = (
-    Bound(
-        name="bgwriter_delay",
-        above=1,
-        unit="s",
-        better="200ms",
-        says="backends write dirty buffers themselves between two rounds",
-    ),
-    Bound(
-        name="bgwriter_lru_multiplier",
-        below=1,
-        better="2",
-        special=(),
-        says="it writes fewer buffers than backends will need",
-    ),
-    Bound(
-        name="bgwriter_lru_maxpages",
-        below=50,
-        better="100",
-        says="it stops after so few buffers of a round",
-    ),
+    Bound("bgwriter_delay", "200ms", "backends write dirty buffers themselves between two rounds", above=1, unit="s"),
+    Bound("bgwriter_lru_multiplier", "2", "it writes fewer buffers than backends will need", below=1, special=()),
+    Bound("bgwriter_lru_maxpages", "100", "it stops after so few buffers of a round", below=50),
 )
 _LINES: Final = (
     Bound(
-        name="log_min_messages",
+        "log_min_messages",
+        "warning",
+        "the log lacks warnings of the server, or errors as well",
         judged=lambda known, row: not _SILENT_LEVELS.isdisjoint(message_levels(row.setting)),
-        better="warning",
-        says="the log lacks warnings of the server, or errors as well",
     ),
     Bound(
-        name="log_min_error_statement",
+        "log_min_error_statement",
+        "error",
+        "the log has errors without the statements that failed",
         words=("log", "fatal", "panic"),
-        better="error",
-        says="the log has errors without the statements that failed",
     ),
+    Bound("log_error_verbosity", "default", "the log lacks details and hints of errors", words=("terse",)),
     Bound(
-        name="log_error_verbosity",
-        words=("terse",),
-        better="default",
-        says="the log lacks details and hints of errors",
-    ),
-    Bound(
-        name="log_line_prefix",
+        "log_line_prefix",
+        "%m [%p] %q%u@%d ",
+        "lines of the log lack their time or their process",
         judged=_tells_too_little,
-        better="%m [%p] %q%u@%d ",
-        says="lines of the log lack their time or their process",
     ),
+    Bound("log_hostname", "off", "each new connection waits for the name server", words=("on",)),
     Bound(
-        name="log_hostname",
-        words=("on",),
-        better="off",
-        says="each new connection waits for the name server",
-    ),
-    Bound(
-        name="log_destination",
+        "log_destination",
+        "stderr",
+        "only the collector writes these files, and logging_collector is off",
         judged=_has_no_collector,
-        better="stderr",
-        says="only the collector writes these files, and logging_collector is off",
     ),
     Bound(
-        name="log_file_mode",
+        "log_file_mode",
+        "0600",
+        "each user of the machine may read statements, and the data in them",
         judged=_others_may_read,
-        better="0600",
-        says="each user of the machine may read statements, and the data in them",
     ),
     Bound(
-        name="log_rotation_age",
+        "log_rotation_age",
+        "1d",
+        "log_rotation_size is 0 as well, so one file grows until the disk is full",
         judged=_grows_forever,
-        better="1d",
-        says="log_rotation_size is 0 as well, so one file grows until the disk is full",
     ),
     Bound(
-        name="log_filename",
+        "log_filename",
+        "postgresql-%Y-%m-%d_%H%M%S.log",
+        "with one name for ever, log_truncate_on_rotation never empties the file",
         judged=_never_empties,
-        better="postgresql-%Y-%m-%d_%H%M%S.log",
-        says="with one name for ever, log_truncate_on_rotation never empties the file",
     ),
 )
 
@@ -218,93 +175,70 @@ def _leaves_few(known: Parameters, row: Parameter) -> bool:
 
 
 _SESSION_LIMITS: Final = (
+    Bound("statement_timeout", "0", "dumps, VACUUM and index builds end with an error", below=1, unit="s"),
+    Bound("transaction_timeout", "0", "dumps, VACUUM and index builds lose their session", below=60, unit="s"),
     Bound(
-        name="statement_timeout",
-        below=1,
-        unit="s",
-        better="0",
-        says="dumps, VACUUM and index builds end with an error",
-    ),
-    Bound(
-        name="transaction_timeout",
-        below=60,
-        unit="s",
-        better="0",
-        says="dumps, VACUUM and index builds lose their session",
-    ),
-    Bound(
-        name="temp_file_limit",
+        "temp_file_limit",
+        "-1",
+        "queries fail that sort a little more than work_mem",
         below=64 * MB,
         unit="bytes",
-        better="-1",
         special=(-1.0,),
-        says="queries fail that sort a little more than work_mem",
     ),
     Bound(
-        name="reserved_connections",
+        "reserved_connections",
+        "0",
+        "so few connections are left for all other roles that the server refuses them",
         judged=_leaves_few,
-        better="0",
-        says="so few connections are left for all other roles that the server refuses them",
     ),
     Bound(
-        name="lock_timeout",
-        below=0.1,
-        unit="s",
-        better="0",
-        says="statements fail that only wait for a short update of the same row",
+        "lock_timeout", "0", "statements fail that only wait for a short update of the same row", below=0.1, unit="s"
     ),
     Bound(
-        name="idle_in_transaction_session_timeout",
+        "idle_in_transaction_session_timeout",
+        "5min",
+        "it ends transactions of clients that are only slow",
         below=1,
         unit="s",
-        better="5min",
         limit="idle_in_transaction_low",
-        says="it ends transactions of clients that are only slow",
     ),
     Bound(
-        name="idle_in_transaction_session_timeout",
+        "idle_in_transaction_session_timeout",
+        "5min",
+        "a forgotten transaction keeps locks and dead rows for hours",
         above=3600,
         unit="s",
-        better="5min",
         limit="idle_in_transaction_high",
-        says="a forgotten transaction keeps locks and dead rows for hours",
     ),
     Bound(
-        name="idle_session_timeout",
+        "idle_session_timeout",
+        "0",
+        "it ends sessions that a pool of connections keeps for later",
         above=0,
         unit="s",
-        better="0",
         severity=Severity.INFO,
-        says="it ends sessions that a pool of connections keeps for later",
     ),
     Bound(
-        name="deadlock_timeout",
+        "deadlock_timeout",
+        "1s",
+        "each short wait for a lock pays for a search for deadlocks",
         below=0.1,
         unit="s",
-        better="1s",
         limit="deadlock_timeout_low",
-        says="each short wait for a lock pays for a search for deadlocks",
     ),
     Bound(
-        name="deadlock_timeout",
+        "deadlock_timeout",
+        "1s",
+        "sessions in a deadlock hang that long, and log_lock_waits reports no shorter wait",
         above=10,
         unit="s",
-        better="1s",
         limit="deadlock_timeout_high",
-        says="sessions in a deadlock hang that long, and log_lock_waits reports no shorter wait",
     ),
     Bound(
-        name="max_locks_per_transaction",
-        below=64,
-        better="64",
-        says="dumps and partitioned tables run out of shared memory for locks",
+        "max_locks_per_transaction", "64", "dumps and partitioned tables run out of shared memory for locks", below=64
     ),
     Bound(
-        name="superuser_reserved_connections",
-        below=1,
-        better="3",
-        special=(),
-        says="with all connections in use, no operator gets in",
+        "superuser_reserved_connections", "3", "with all connections in use, no operator gets in", below=1, special=()
     ),
 )
 
@@ -315,7 +249,7 @@ def _is_set(known: Parameters, row: Parameter) -> bool:
 
 _SWITCHES: Final = (
     *(
-        Bound(name=name, words=bad, better=better, severity=Severity.HIGH, says=says)
+        Bound(name, better, says, words=bad, severity=Severity.HIGH)
         for name, bad, better, says in (
             (
                 "session_replication_role",
@@ -328,7 +262,7 @@ _SWITCHES: Final = (
         )
     ),
     *(
-        Bound(name=name, words=bad, better=better, says=says)
+        Bound(name, better, says, words=bad)
         for name, bad, better, says in (
             ("default_transaction_read_only", ("on",), "off", "writes fail unless a session asks for more"),
             (
@@ -354,41 +288,32 @@ _SWITCHES: Final = (
         )
     ),
     Bound(
-        name="gin_fuzzy_search_limit",
+        "gin_fuzzy_search_limit",
+        "0",
+        "searches with GIN indexes leave out rows at random, without a word",
         above=0,
-        better="0",
         severity=Severity.HIGH,
-        says="searches with GIN indexes leave out rows at random, without a word",
     ),
+    Bound("extra_float_digits", "1", "clients read floating-point numbers with digits missing", below=0, special=()),
     Bound(
-        name="extra_float_digits",
-        below=0,
-        better="1",
-        special=(),
-        says="clients read floating-point numbers with digits missing",
-    ),
-    Bound(
-        name="debug_io_direct",
-        judged=_is_set,
-        better="",
-        says="a developer option: the server reads and writes past the kernel's cache",
+        "debug_io_direct", "", "a developer option: the server reads and writes past the kernel's cache", judged=_is_set
     ),
     *(
-        Bound(name=name, above=0, unit="s", better="0", says="each new connection waits, for a debugger to attach")
+        Bound(name, "0", "each new connection waits, for a debugger to attach", above=0, unit="s")
         for name in ("post_auth_delay", "pre_auth_delay")
     ),
     Bound(
-        name="default_transaction_isolation",
+        "default_transaction_isolation",
+        "read committed",
+        "clients have to repeat transactions that fail to serialize",
         words=("read uncommitted", "repeatable read", "serializable"),
-        better="read committed",
         severity=Severity.INFO,
-        says="clients have to repeat transactions that fail to serialize",
     ),
 )
 _SWITCHED: Final = bounded(_SWITCHES)
 
 
-def _switched(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _switched(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _SWITCHED(facts, limits)
     for each in scoped(facts, {_PATH}):
         if _hides_the_catalogue(each.value):
@@ -411,7 +336,7 @@ def _hides_the_catalogue(path: str) -> bool:
     return "pg_catalog" in (elements(_PATH, path) or ())[1:]
 
 
-def _unlimited(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     elsewhere = {found.name for found in scoped(facts, _UNLIMITED)}
     free = [
@@ -433,7 +358,7 @@ def _unlimited(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _overriding(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _overriding(facts: CheckFacts, limits: Limits) -> Findings:
     found = [
         Scoped(database=row.database, role=row.role, name=name, value=value)
         for _, row in facts.have(SCOPED)
@@ -444,9 +369,7 @@ def _overriding(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _overridden(found: Sequence[Scoped]) -> Finding:
-    shown = "; ".join(f"{each.name} for {each.where}" for each in found[:_SHOWN]) + (
-        " …" if len(found) > _SHOWN else ""
-    )
+    shown = shortened((f"{each.name} for {each.where}" for each in found), _SHOWN, "; ")
     fixes = [each.fix for each in found[:_MENDED]]
     verb = "override" if len(found) > 1 else "overrides"
     return Finding(
@@ -486,28 +409,22 @@ def _at_each_row(known: Parameters, row: Parameter) -> bool:
 
 _STARTS: Final = (
     Bound(
-        name="autovacuum_naptime",
+        "autovacuum_naptime",
+        "1min",
+        "small busy tables are full of dead rows before autovacuum looks at them",
         above=300,
         unit="s",
-        better="1min",
-        says="small busy tables are full of dead rows before autovacuum looks at them",
     ),
+    Bound("autovacuum_max_workers", "3", "while one large table is vacuumed, no other one is", below=2, special=()),
     Bound(
-        name="autovacuum_max_workers",
-        below=2,
-        better="3",
-        special=(),
-        says="while one large table is vacuumed, no other one is",
-    ),
-    Bound(
-        name="autovacuum_max_workers",
+        "autovacuum_max_workers",
+        "3",
+        "no more workers start than autovacuum_worker_slots allows",
         other="autovacuum_worker_slots",
-        better="3",
         special=(),
-        says="no more workers start than autovacuum_worker_slots allows",
     ),
     *(
-        Bound(name=name, above=limit, better=better, says=says)
+        Bound(name, better, says, above=limit)
         for name, limit, better, says in (
             ("autovacuum_vacuum_scale_factor", 0.2, "0.2", "that share of a large table is dead before it is vacuumed"),
             ("autovacuum_analyze_scale_factor", 0.2, "0.1", "that share of a large table changes before ANALYZE"),
@@ -519,15 +436,15 @@ _STARTS: Final = (
     ),
     *(
         Bound(
-            name=name,
+            name,
+            "50",
+            "its scale factor is 0 as well, so each round works on all tables with a changed row",
             judged=_at_each_row,
-            better="50",
-            says="its scale factor is 0 as well, so each round works on all tables with a changed row",
         )
         for name in ("autovacuum_vacuum_threshold", "autovacuum_analyze_threshold")
     ),
     *(
-        Bound(name=name, above=1_000_000_000, better=better, says=says, limit=f"{name}_high")
+        Bound(name, better, says, above=1_000_000_000, limit=f"{name}_high")
         for name, better, says in (
             ("autovacuum_freeze_max_age", "200000000", "freezing begins with half of all transaction ids used"),
             (
@@ -539,11 +456,11 @@ _STARTS: Final = (
     ),
     *(
         Bound(
-            name=name,
+            name,
+            better,
+            "all tables are read again and again to freeze rows, at unplanned hours",
             below=100_000_000,
-            better=better,
             limit=f"{name}_low",
-            says="all tables are read again and again to freeze rows, at unplanned hours",
         )
         for name, better in (
             ("autovacuum_freeze_max_age", "200000000"),
@@ -552,70 +469,65 @@ _STARTS: Final = (
     ),
     *(
         Bound(
-            name=name,
+            name,
+            "1600000000",
+            "vacuum drops its cost limits, and leaves indexes out, long before there is danger",
             below=1_000_000_000,
-            better="1600000000",
             special=(),
-            says="vacuum drops its cost limits, and leaves indexes out, long before there is danger",
         )
         for name in _FAILSAFE
     ),
     *(
         Bound(
-            name=name,
+            name,
+            "1600000000",
+            "vacuum hurries when too few ids are left for it to end in time",
             above=2_000_000_000,
-            better="1600000000",
             limit=f"{name}_high",
-            says="vacuum hurries when too few ids are left for it to end in time",
         )
         for name in _FAILSAFE
     ),
-    Bound(
-        name="autovacuum_vacuum_insert_threshold",
-        words=("-1",),
-        better="1000",
-        says=_NOT_FROZEN,
-    ),
+    Bound("autovacuum_vacuum_insert_threshold", "1000", _NOT_FROZEN, words=("-1",)),
     *(
         Bound(
-            name=name,
+            name,
+            "150000000",
+            "VACUUM reads whole tables again and again, also where nothing has changed",
             below=10_000_000,
-            better="150000000",
             special=(),
-            says="VACUUM reads whole tables again and again, also where nothing has changed",
         )
         for name in _FULL_READS
     ),
     *(
         Bound(
-            name=name,
+            name,
+            "150000000",
+            f"VACUUM takes 95 % of {forced} for it, and freezes shortly before it is forced to",
             judged=_is_beyond,
-            better="150000000",
             severity=Severity.INFO,
-            says=f"VACUUM takes 95 % of {forced} for it, and freezes shortly before it is forced to",
         )
         for name, forced in _FULL_READS.items()
     ),
     Bound(
-        name="vacuum_freeze_min_age",
+        "vacuum_freeze_min_age",
+        "50000000",
+        "vacuum leaves nearly all rows unfrozen for the one that wraparound forces",
         above=200_000_000,
-        better="50000000",
-        says="vacuum leaves nearly all rows unfrozen for the one that wraparound forces",
     ),
     Bound(
-        name="autovacuum_vacuum_cost_delay",
+        "autovacuum_vacuum_cost_delay",
+        "2ms",
+        "autovacuum reads and writes without a pause, whatever the load",
         words=("0",),
-        better="2ms",
         severity=Severity.INFO,
-        says="autovacuum reads and writes without a pause, whatever the load",
     ),
     Bound(
-        name="vacuum_cost_delay",
+        "vacuum_cost_delay",
+        "0",
+        "VACUUM and ANALYZE of sessions sleep, which is meant for autovacuum",
         above=0,
         unit="s",
-        better="0",
         severity=Severity.INFO,
-        says="VACUUM and ANALYZE of sessions sleep, which is meant for autovacuum",
     ),
 )
 

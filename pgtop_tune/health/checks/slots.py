@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base.sql_quoting import Sql, composed, literal, quoted
 from pgtop_tune.base.units import GB, about
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Language, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.rules import advised, on_standby, setting
@@ -63,7 +62,7 @@ def _not_here(slot: Slot) -> Fix:
     )
 
 
-def _retained(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _retained(facts: CheckFacts, limits: Limits) -> Findings:
     sample = facts.have(needs.SLOTS)
     for slot in sample.slots:
         kept = _kept_bytes(sample, slot)
@@ -82,7 +81,7 @@ def _retained(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _state(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _state(facts: CheckFacts, limits: Limits) -> Findings:
     for slot in facts.have(needs.SLOTS).slots:
         if _copied(facts, slot):
             continue
@@ -116,7 +115,7 @@ def _any(slots: int) -> str:
     return "the only slot" if slots == 1 else f"any of {slots} slots"
 
 
-def _unlimited(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     slots = [slot for slot in facts.have(needs.SLOTS).slots if not slot.temporary]
     if not slots or known.number("max_slot_wal_keep_size") >= 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -10,7 +10,18 @@ from msgspec import Struct
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, quoted
 from pgtop_tune.base.units import MB, about, count, percent, share_of
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+)
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter, with_lock_timeout, words
 from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
@@ -26,7 +37,7 @@ _DEFAULT_COST_LIMIT: Final = 200
 _NEARLY: Final = 0.9
 
 
-def _switches(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _switches(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     consequence = {
         "autovacuum": "tables grow, statistics become stale, and wraparound eventually stops the server",
@@ -78,8 +89,8 @@ _INVALID: Final = -2
 """pg_database.datconnlimit of a database that DROP DATABASE did not remove whole."""
 
 
-def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Iterator[Finding | Unknown]]:
-    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Findings]:
+    def look(facts: CheckFacts, limits: Limits) -> Findings:
         sample = facts.have(needs.DATABASE_LIMITS)
         closed = {row.name for row in sample.databases if not row.allows_connections}
         invalid = {row.name for row in sample.databases if row.connection_limit == _INVALID}
@@ -162,7 +173,7 @@ def _freeze_closed(database: str) -> Fix:
     )
 
 
-def _by_table(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _by_table(facts: CheckFacts, limits: Limits) -> Findings:
     for database, table in facts.have(TABLES):
         rows = max(table.live, table.tuples)
         if not table.autovacuum and rows >= limits["rows"]:
@@ -180,7 +191,7 @@ def _by_table(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _workers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _workers(facts: CheckFacts, limits: Limits) -> Findings:
     machine, known = advice_facts(facts), needs.parameters(facts)
     if machine is None or machine.cores is None:
         yield Unknown("the server's number of processors is unknown")
@@ -207,7 +218,7 @@ def _workers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _speed(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _speed(facts: CheckFacts, limits: Limits) -> Findings:
     known = needs.parameters(facts)
     limit = known.number("autovacuum_vacuum_cost_limit")
     delay_s = known.number("autovacuum_vacuum_cost_delay")
@@ -242,7 +253,7 @@ _WRAPAROUND: Final = (
 _TABLES: Final = "tables"
 
 
-def _dead(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _dead(facts: CheckFacts, limits: Limits) -> Findings:
     for database, table in facts.have(TABLES):
         share = 100 * table.dead / max(table.dead + table.live, 1)
         if table.dead >= limits["rows"] and share >= limits["percent"]:
@@ -257,7 +268,7 @@ def _dead(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _never(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _never(facts: CheckFacts, limits: Limits) -> Findings:
     for database, table in facts.have(TABLES):
         if table.never_analyzed and table.live >= limits["rows"]:
             yield Finding(
@@ -274,7 +285,7 @@ def _never(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _old(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _old(facts: CheckFacts, limits: Limits) -> Findings:
     for database, table in facts.have(TABLES):
         rows = max(table.live, table.tuples)
         share = 100 * table.modified / max(rows, 1)
@@ -290,11 +301,9 @@ def _old(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _bloat(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    hidden: dict[str, int] = {}
+def _bloat(facts: CheckFacts, limits: Limits) -> Findings:
+    hidden = {database: row.n_hidden for database, row in facts.have(BLOAT) if row.n_hidden}
     for database, row in facts.have(BLOAT):
-        if row.n_hidden:
-            hidden[database] = row.n_hidden
         if row.needed_bytes is None:
             continue
         unused = row.bytes - row.needed_bytes

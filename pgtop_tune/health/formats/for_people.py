@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base.safe_text import one_line, printable
+from pgtop_tune.base.tables import Table, as_text
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Severity
 from pgtop_tune.health.report import Accepted, CheckOutcome, ProposedValues, Report, UnknownCause, documentation
 from pgtop_tune.model.absence import Unavailable
@@ -100,14 +101,13 @@ def _proposal_lines(report: Report, everything: bool, width: int | None) -> Iter
     if not found.rows:
         yield "proposal: the values that fit together here are all in force"
         return
-    shown = [place for place in range(len(PROPOSAL_HEADS)) if everything or place != _OTHERS]
-    cells = [[row[place] for place in shown] for row in (PROPOSAL_HEADS, *proposal_cells(found))]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(shown) - 1)]
+    shown = [column for column in range(len(PROPOSAL_HEADS)) if everything or column != _OTHERS]
+    heads, *cells = (tuple(row[column] for column in shown) for row in (PROPOSAL_HEADS, *proposal_cells(found)))
+    lines = as_text(Table(heads, tuple(cells))).splitlines()
     yield ""
     yield from _broken(f"proposal, values that fit together: {_ADVISE}", 2, width)
-    for row in cells:
-        line = "  ".join((*(cell.ljust(size) for cell, size in zip(row, widths, strict=False)), row[-1]))
-        yield from _broken(f"  {line.rstrip()}", 2 + sum(widths) + 2 * len(widths), width)
+    for line in lines:
+        yield from _broken(f"  {line}", 2 + lines[0].rindex(heads[-1]), width)
     for line in (*found.memory, *(f"{name}: {why}" for name, why in found.refused)):
         yield from _broken(f"  {one_line(line)}", 4, width)
     yield ""

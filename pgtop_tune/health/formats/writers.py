@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from pgtop_tune import __version__
 from pgtop_tune.base.safe_text import one_line
@@ -42,10 +43,11 @@ FORMAT: Final = "pgtop-tune-check/1"
 
 def json_lines(report: Report) -> list[str]:
     """The object, indented."""
-    return _json_lines(json_document(report))
+    return indented(json_document(report))
 
 
-def _json_lines(document: Mapping[str, Any]) -> list[str]:
+def indented(document: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a JSON document."""
     # In ASCII: names stay exactly as they are, and a terminal obeys none of them.
     return json.dumps(document, ensure_ascii=True, indent=2).splitlines()
 
@@ -85,10 +87,7 @@ def json_document(report: Report) -> dict[str, Any]:
         "passed": [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED],
         "compared_with": report.compared_with or None,
         "gone": [{"check": id_, "says": said} for id_, said in report.gone],
-        "ceilings": [
-            {"id": each.id, "says": each.says, "value": each.value, "unit": each.unit, "source": each.source}
-            for each in report.ceilings
-        ],
+        "ceilings": [asdict(limit) for limit in report.ceilings],
         "not_measured": [{"id": id_, "reason": reason} for id_, reason in report.not_measured],
         "left_out": list(report.left_out),
         "changed": dict(report.changed),
@@ -101,19 +100,7 @@ def _proposal(found: ProposedValues | Unavailable | None) -> dict[str, Any] | No
     if found is None or isinstance(found, Unavailable):
         return None
     return {
-        "values": [
-            {
-                "name": row.name,
-                "now": row.now,
-                "pending": row.pending or None,
-                "proposed": row.proposed,
-                "because": row.because,
-                "restart": row.restart,
-                "of_machine": row.of_machine,
-                "others": dict(row.others),
-            }
-            for row in found.rows
-        ],
+        "values": [asdict(row) | {"pending": row.pending or None, "others": dict(row.others)} for row in found.rows],
         "memory": list(found.memory),
         "refused": [{"name": name, "reason": why} for name, why in found.refused],
     }
@@ -129,7 +116,7 @@ def _finding(check: Check, finding: Finding, major: int | None) -> dict[str, Any
         "objects": [] if finding.objects is None else list(finding.objects.names),
         "says": finding.says,
         "why": check.why,
-        "evidence": [{"says": evidence.says, "source": evidence.source} for evidence in finding.evidence],
+        "evidence": [asdict(evidence) for evidence in finding.evidence],
         "fix": None if finding.fix is None else _action(finding.fix),
         "confidence": finding.confidence.value,
         "documentation": documentation(check, major),
@@ -161,32 +148,6 @@ class Wish(Struct, frozen=True):
     fail_on: Severity | None
     width: int | None = None
     strict: bool = False
-
-
-def _html(report: Report, wish: Wish) -> list[str]:
-    # Its parts are those of comparisons, which a screen does without.
-    from pgtop_tune.health.formats.writers import html_lines
-
-    return html_lines(report, wish.fail_on, strict=wish.strict)
-
-
-def _openmetrics(report: Report, wish: Wish) -> list[str]:
-    from pgtop_tune.health.formats.writers import openmetrics_lines
-
-    return openmetrics_lines(report)
-
-
-WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxyType(
-    {
-        "text": lambda report, wish: text_lines(report, wish.details, wish.width),
-        "json": lambda report, wish: json_lines(report),
-        "markdown": lambda report, wish: markdown_lines(report),
-        "script": lambda report, wish: script_lines(report, wish.fail_on),
-        "html": _html,
-        "openmetrics": _openmetrics,
-    }
-)
-"""Format → the lines of a report."""
 
 
 _LONGEST: Final = 300
@@ -352,3 +313,16 @@ def _written(row: Exported, points: list[ExportedPoint]) -> Iterator[str]:
         yield from head(row, Syntax.OPENMETRICS).splitlines()
         for point in distinct(points):
             yield line(row, point)
+
+
+WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxyType(
+    {
+        "text": lambda report, wish: text_lines(report, wish.details, wish.width),
+        "json": lambda report, wish: json_lines(report),
+        "markdown": lambda report, wish: markdown_lines(report),
+        "script": lambda report, wish: script_lines(report, wish.fail_on),
+        "html": lambda report, wish: html_lines(report, wish.fail_on, strict=wish.strict),
+        "openmetrics": lambda report, wish: openmetrics_lines(report),
+    }
+)
+"""Format → the lines of a report."""

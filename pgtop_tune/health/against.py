@@ -29,7 +29,7 @@ from pgtop_tune.recording.packing import packing_of
 _T = TypeVar("_T")
 _LONGEST: Final = 64 * 1024 * 1024
 _HEAD: Final = 64 * 1024
-_OF_CEILING: Final = ("id", "says", "value", "unit", "source")
+_LIMIT_KEYS: Final = ("id", "says", "value", "unit", "source")
 
 
 class Former(Struct, frozen=True):
@@ -105,7 +105,7 @@ def measured_in(path: Path) -> Measured:
     hint = "write one with `check --measure --format json > FILE`"
 
     def read(document: Mapping[str, Any]) -> tuple[tuple[MeasuredLimit, ...], Any]:
-        rows = (MeasuredLimit(*(row[name] for name in _OF_CEILING)) for row in document["ceilings"])
+        rows = (MeasuredLimit(*(row[name] for name in _LIMIT_KEYS)) for row in document["ceilings"])
         return tuple(rows), document["at_ms"]
 
     rows, at_ms = _read(path, read, "not a report", hint)
@@ -145,33 +145,39 @@ def _why(problem: Exception) -> str:
 def only_new(report: Report, former: Former, near: Set[tuple[str, str]] = frozenset()) -> Report:
     """The report without what the former check had found at the same severity or a worse one.
 
-    What it had found and is no more is `gone`, unless the check is unknown now.
+    What it had found and is no more is `gone_findings`, unless the check is unknown now.
 
     Args:
         near: (check id, subject) of what stands just beside a limit: what goes to and fro there is not gone.
     """
     results: list[Result] = []
-    known = 0
+    n_known = 0
     there: set[tuple[str, str]] = set()
-    seen: set[str] = set()
+    complete: set[str] = set()
     for result in report.results:
         there |= {(result.check.id, finding.subject) for finding in result.findings}
-        there |= {(result.check.id, each.finding.subject) for each in result.accepted}
+        there |= {(result.check.id, accepted.finding.subject) for accepted in result.accepted}
         if not result.unknowns:
-            seen.add(result.check.id)
+            complete.add(result.check.id)
         new = tuple(
             finding
             for finding in result.findings
             if (before := former.findings.get((result.check.id, finding.subject))) is None
             or before[0].rank < finding.severity.rank
         )
-        known += len(result.findings) - len(new)
-        results.append(replace(result, findings=new, known=len(result.findings) - len(new)))
-    missing = {key: said for key, (_, said) in former.findings.items() if key not in there and key[0] in seen}
-    gone = tuple((id_, said) for (id_, subject), said in missing.items() if (id_, subject) not in near)
-    still = len(missing) - len(gone)
+        n_known += len(result.findings) - len(new)
+        results.append(replace(result, findings=new, n_known=len(result.findings) - len(new)))
+    missing = {
+        key: sentence for key, (_, sentence) in former.findings.items() if key not in there and key[0] in complete
+    }
+    gone_findings = tuple((id_, sentence) for (id_, subject), sentence in missing.items() if (id_, subject) not in near)
+    still = len(missing) - len(gone_findings)
     return replace(
-        report, results=tuple(results), compared_with=former.named_for(report), known=known + still, gone=gone
+        report,
+        results=tuple(results),
+        compared_with=former.named_for(report),
+        n_known=n_known + still,
+        gone_findings=gone_findings,
     )
 
 
@@ -186,19 +192,19 @@ def recorded_facts(path: Path) -> CheckFacts:
     reader = RecordingReader(path)
     first: Frame | None = None
     last: Frame | None = None
-    why = "it has no frames"
+    reason = "it has no frames"
     try:
         for _, frame in reader.frames():
             sample = sections.parameters(frame)
             if isinstance(sample, Unavailable):
-                why = str(sample)
+                reason = str(sample)
             else:
                 first, last = first or frame, frame
         target = reader.header.target
     finally:
         reader.close()
     if first is None or last is None:
-        raise RecordingProblem(f"{path} has no parameters: {why}")
+        raise RecordingProblem(f"{path} has no parameters: {reason}")
     frames = (first,) if first is last else (first, last)
     return CheckFacts(
         frames,

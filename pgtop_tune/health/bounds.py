@@ -23,18 +23,18 @@ _OFF: Final = (-1.0, 0.0)
 
 
 class Bound(Struct, frozen=True):
-    """A value that suits no server, or needs a reason: one of `words`, `below`, `above`, `other`, `judged` says which.
+    """A value that suits no server, or needs a reason; `texts`, `below`, `above`, `limited_by` or `judged` says which.
 
     Attributes:
         name: Of the parameter; a server without it passes.
         better: What the fix sets where advice has no value; as typed.
         says: The consequence; stands behind "NAME is VALUE: ".
         severity: Of the finding.
-        words: pg_settings.setting, of a parameter that is no number.
+        texts: pg_settings.setting, of a parameter that is no number.
         below, above: In bytes, seconds, else as the number is; a threshold of the check, named `limit`.
         unit: Of the threshold: "bytes", "s", "".
         special: Numbers that are no quantity: off, derived, unlimited.
-        other: A parameter whose number this one must not exceed.
+        limited_by: A parameter whose number this one must not exceed.
         judged: Whether the row of pg_settings has such a value, beside other parameters.
         when: Whether the row is for this server; None is for every one.
         limit: Name of the threshold; "" is the parameter's. For a second row of the same parameter.
@@ -44,12 +44,12 @@ class Bound(Struct, frozen=True):
     better: str
     says: str
     severity: Severity = Severity.WARNING
-    words: Collection[str] = ()
+    texts: Collection[str] = ()
     below: float | None = None
     above: float | None = None
     unit: str = ""
     special: Collection[float] = _OFF
-    other: str = ""
+    limited_by: str = ""
     judged: Callable[[Parameters, Parameter], bool] | None = None
     when: Callable[[CheckFacts], bool] | None = None
     limit: str = ""
@@ -63,20 +63,20 @@ class Bound(Struct, frozen=True):
             return Threshold(self.limit or self.name, self.above, self.unit, "a finding above it")
         return None
 
-    def holds(self, known: Parameters, row: Parameter, limits: Limits) -> bool:
+    def holds(self, parameters: Parameters, row: Parameter, limits: Limits) -> bool:
         """Whether the value is such a one. Raises as `Parameters.find`."""
         threshold = self.threshold
         if self.judged is not None:
-            return self.judged(known, row)
-        if self.words:
-            return row.setting in self.words
-        value = known.number(self.name)
+            return self.judged(parameters, row)
+        if self.texts:
+            return row.setting in self.texts
+        value = parameters.number(self.name)
         if value in self.special:
             return False
         if threshold is not None:
             limit = limits[threshold.name]
             return value < limit if self.below is not None else value > limit
-        return known.find(self.other) is not None and value > known.number(self.other)
+        return parameters.find(self.limited_by) is not None and value > parameters.number(self.limited_by)
 
 
 def bounded(rows: Iterable[Bound]) -> Look:
@@ -84,10 +84,10 @@ def bounded(rows: Iterable[Bound]) -> Look:
     rows = tuple(rows)
 
     def look(facts: CheckFacts, limits: Limits) -> Findings:
-        known, missing = needs.parameters(facts), None
+        parameters, missing = needs.parameters(facts), None
         for bound in rows:
             try:
-                if (finding := _found(bound, known, facts, limits)) is not None:
+                if (finding := _found(bound, parameters, facts, limits)) is not None:
                     yield finding
             except Missing as problem:
                 missing = missing or problem
@@ -99,14 +99,14 @@ def bounded(rows: Iterable[Bound]) -> Look:
 
 def thresholds(rows: Iterable[Bound]) -> tuple[Threshold, ...]:
     """Those of the check that judges by these rows."""
-    return tuple(each for bound in rows if (each := bound.threshold) is not None)
+    return tuple(threshold for bound in rows if (threshold := bound.threshold) is not None)
 
 
-def _better(bound: Bound, known: Parameters) -> str:
+def _better(bound: Bound, parameters: Parameters) -> str:
     """What to set; not more than the other parameter allows."""
-    if not bound.other or float(bound.better) <= known.number(bound.other):
+    if not bound.limited_by or float(bound.better) <= parameters.number(bound.limited_by):
         return bound.better
-    return known.shown(bound.other)
+    return parameters.shown(bound.limited_by)
 
 
 def _with_other(facts: CheckFacts, row: Parameter, above: Parameter, fix: Fix) -> Fix:
@@ -118,20 +118,20 @@ def _with_other(facts: CheckFacts, row: Parameter, above: Parameter, fix: Fix) -
     return fix if raised is None else set_parameters([(above, raised[1]), (row, value)])
 
 
-def _found(bound: Bound, known: Parameters, facts: CheckFacts, limits: Limits) -> Finding | None:
-    row = known.find(bound.name)
-    if row is None or (bound.when is not None and not bound.when(facts)) or not bound.holds(known, row, limits):
+def _found(bound: Bound, parameters: Parameters, facts: CheckFacts, limits: Limits) -> Finding | None:
+    row = parameters.find(bound.name)
+    if row is None or (bound.when is not None and not bound.when(facts)) or not bound.holds(parameters, row, limits):
         return None
-    fix = advised_or(facts, bound.name, _better(bound, known))
+    fix = advised_or(facts, bound.name, _better(bound, parameters))
     if is_advised(facts, row):
-        above = known.find(bound.other)
+        above = parameters.find(bound.limited_by)
         if above is None or is_advised(facts, above):
             return None
         # It is the other one that has to change.
-        fix = advised_or(facts, bound.other, row.shown)
-    elif (above := known.find(bound.other)) is not None:
+        fix = advised_or(facts, bound.limited_by, row.shown)
+    elif (above := parameters.find(bound.limited_by)) is not None:
         fix = _with_other(facts, row, above, fix)
-    names = (bound.name, bound.other) if bound.other else (bound.name,)
+    names = (bound.name, bound.limited_by) if bound.limited_by else (bound.name,)
     return Finding(
         severity=bound.severity,
         says=f"{bound.name} is {row.shown or 'empty'}: {bound.says}",

@@ -120,11 +120,11 @@ class Finding(Struct, frozen=True):
 
     def made(self, change: Callable[[Finding], Finding]) -> Finding:
         """The finding as a function makes it, and those about some of its objects as well."""
-        found, objects = change(self), self.objects
+        changed, objects = change(self), self.objects
         if objects is None:
-            return found
+            return changed
         return replace(
-            found, objects=replace(objects, about=lambda names, unlisted: change(objects.about(names, unlisted)))
+            changed, objects=replace(objects, about=lambda names, unlisted: change(objects.about(names, unlisted)))
         )
 
 

@@ -34,7 +34,7 @@ class Condition(Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: `CatalogueCondition.kind`.
-        one, many: What there is: "table has no primary key", "tables have no primary key".
+        one, several: What there is: "table has no primary key", "tables have no primary key".
         so: The consequence.
         source: View and column.
         do, undo: Statements with {name}, {part} and {detail}, for each object; `parts` says what these stand for.
@@ -48,7 +48,7 @@ class Condition(Struct, frozen=True, kw_only=True):
 
     kind: str
     one: str
-    many: str
+    several: str
     so: str
     source: str
     do: str = ""
@@ -95,15 +95,15 @@ def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Loo
 
 
 def of_kinds(
-    id_: str, title: str, why: str, page: str, question: Question[CatalogueCondition], *kinds: Condition, group: str
+    id_: str, title: str, reason: str, page: str, question: Question[CatalogueCondition], *kinds: Condition, group: str
 ) -> Check:
     """A row of the registry that finds these kinds; its severity is the worst of them."""
     return Check(
         id=id_,
         group=group,
         title=title,
-        why=why,
-        severity=max((kind.severity for kind in kinds), key=lambda each: each.rank),
+        why=reason,
+        severity=max((kind.severity for kind in kinds), key=lambda severity: severity.rank),
         page=page,
         needs=(question,),
         look=conditions(question, *kinds),
@@ -122,12 +122,12 @@ def found(kind: Condition, database: str, rows: Sequence[CatalogueCondition]) ->
 
 def _found(kind: Condition, database: str, rows: Sequence[CatalogueCondition], unlisted: int) -> Finding:
     number, names = len(rows) + unlisted, [kind.named(row) for row in rows]
-    shown = ", ".join(names[:_SHOWN]) + (" …" if number > _SHOWN else "")
-    what = f"{number} {kind.many}" if number > 1 else kind.one
+    listed = ", ".join(names[:_SHOWN]) + (" …" if number > _SHOWN else "")
+    count = f"{number} {kind.several}" if number > 1 else kind.one
     left_out = f"; {number - len(names[:_LISTED])} more are not listed" if number > _LISTED else ""
     return Finding(
         severity=kind.severity,
-        says=f"{database}: {what} ({shown}): {kind.so}",
+        says=f"{database}: {count} ({listed}): {kind.so}",
         evidence=(Evidence(f"{', '.join(names[:_LISTED])}{left_out}", kind.source),),
         fix=kind.fix(database, rows[:_LISTED]) if rows else None,
         confidence=kind.confidence,

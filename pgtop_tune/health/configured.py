@@ -47,28 +47,28 @@ def as_configured(
     if isinstance(lines, Unavailable):
         return sample
     files: Mapping[str, ConfiguredLine] = {line.name: line for _, line in lines}
-    given = {} if isinstance(options, Unavailable) else _given(options)
-    return replace(sample, parameters=tuple(_configured(row, files, given) for row in sample.parameters))
+    started_with = {} if isinstance(options, Unavailable) else _given(options)
+    return replace(sample, parameters=tuple(_configured(row, files, started_with) for row in sample.parameters))
 
 
-def with_value(parameter: Parameter, text: str, source: str, place: str = "") -> Parameter:
+def with_value(parameter: Parameter, text: str, source: str, file: str = "") -> Parameter:
     """A row with a value as it is typed or stored; one that makes no sense to us stays a text."""
-    setting = shown = text
+    setting = text_shown = text
     try:
         if parameter.vartype == "bool":
-            setting = shown = parse_bool(text)
+            setting = text_shown = parse_bool(text)
         elif parameter.vartype in ("integer", "real"):
             integer = parameter.vartype == "integer"
             number = parse(text, parameter.unit, integer=integer)
-            setting, shown = (
+            setting, text_shown = (
                 (f"{number:.0f}" if integer else f"{number:g}"),
                 show(number, parameter.unit, integer=integer),
             )
         elif parameter.vartype == "enum":
-            setting = shown = _word(parameter, text)
+            setting = text_shown = _word(parameter, text)
     except UsageProblem:
         pass
-    return replace(parameter, setting=setting, shown=shown, reset_val=setting, source=source, sourcefile=place)
+    return replace(parameter, setting=setting, shown=text_shown, reset_val=setting, source=source, sourcefile=file)
 
 
 def _word(parameter: Parameter, text: str) -> str:
@@ -80,14 +80,14 @@ def _word(parameter: Parameter, text: str) -> str:
     return switch if switch in parameter.enumvals else word
 
 
-def _configured(row: Parameter, files: Mapping[str, ConfiguredLine], given: Mapping[str, str]) -> Parameter:
+def _configured(row: Parameter, files: Mapping[str, ConfiguredLine], started_with: Mapping[str, str]) -> Parameter:
     name = row.name.lower()
     line = files.get(name)
     row = replace(row, stored=None if line is None else line.stored)
     if not is_of_session(row):
         return row
-    if name in given:
-        return with_value(row, given[name], _COMMAND_LINE)
+    if name in started_with:
+        return with_value(row, started_with[name], _COMMAND_LINE)
     if line is not None and line.setting is not None:
         return with_value(row, line.setting, _FILE, line.place or "")
     return with_value(row, row.boot_val, "default")
@@ -95,12 +95,12 @@ def _configured(row: Parameter, files: Mapping[str, ConfiguredLine], given: Mapp
 
 def _given(options: Answer[Any]) -> Mapping[str, str]:
     """Parameters of the command line; the last of each counts."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for _, row in options:
         assert isinstance(row, StartOptions)
         for argument in _ARGUMENT.finditer(row.text):
-            found[argument["name"].replace("-", "_").lower()] = argument["value"]
-    return found
+            values[argument["name"].replace("-", "_").lower()] = argument["value"]
+    return values
 
 
 _READ_AT_START: Final = frozenset({"postmaster", "sighup"})

@@ -33,13 +33,13 @@ class Missing(Exception):
 
     Attributes:
         need: Name of the need.
-        why: The reason.
+        reason: The reason.
     """
 
-    def __init__(self, need: str, why: Unavailable) -> None:
+    def __init__(self, need: str, reason: Unavailable) -> None:
         super().__init__(need)
         self.need = need
-        self.why = why
+        self.reason = reason
 
 
 class FactNeed(Protocol[T_co]):
@@ -65,11 +65,11 @@ class Refused(Struct, frozen=True):
 
     Attributes:
         database: Its name. Foreign text.
-        why: In the server's words. Foreign text.
+        reason: In the server's words. Foreign text.
     """
 
     database: str
-    why: str
+    reason: str
 
 
 class Answer(Struct, Generic[R], frozen=True):
@@ -77,12 +77,12 @@ class Answer(Struct, Generic[R], frozen=True):
 
     Attributes:
         rows: (database, row); of a question that is asked once the database is "".
-        asked: Databases that answered.
+        databases: Those that answered.
         refused: Those that did not.
     """
 
     rows: tuple[tuple[str, R], ...]
-    asked: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()
 
     def __iter__(self) -> Iterator[tuple[str, R]]:
@@ -108,12 +108,12 @@ class Question(Struct, Generic[R], frozen=True):
 
     def of(self, facts: CheckFacts, /) -> Answer[R] | Unavailable:
         """See `FactNeed.of`."""
-        found = facts.answers.get(self.name, facts.unanswered)
-        if isinstance(found, Unavailable) and found.reason is Reason.NO_PERMISSION and self.opens:
+        answer = facts.answers.get(self.name, facts.unanswered)
+        if isinstance(answer, Unavailable) and answer.reason is Reason.NO_PERMISSION and self.opens:
             # A refusal of the file system names the path, in every language; that of a right has no such name.
-            opening = "the server's account may not look there" if _PATH.search(found.detail) else self.opens
-            return Unavailable(found.reason, f"{found}; {opening}")
-        return found
+            opening = "the server's account may not look there" if _PATH.search(answer.detail) else self.opens
+            return Unavailable(answer.reason, f"{answer}; {opening}")
+        return answer
 
 
 class CheckFacts(Struct, frozen=True):
@@ -156,7 +156,7 @@ class CheckFacts(Struct, frozen=True):
         Raises:
             Missing: It is not.
         """
-        found = need.of(self)
-        if isinstance(found, Unavailable):
-            raise Missing(need.name, found)
-        return found
+        part = need.of(self)
+        if isinstance(part, Unavailable):
+            raise Missing(need.name, part)
+        return part

@@ -179,9 +179,9 @@ def preloading(library: Parameter | None, name: str, where: str) -> Fix:
             f"shared_preload_libraries was changed and waits for a restart: add {name} to its new value, restart, and "
             f"CREATE EXTENSION{where}."
         )
-    wanted = [part.strip() for part in library.setting.split(",") if part.strip()] + [name]
+    libraries = [part.strip() for part in library.setting.split(",") if part.strip()] + [name]
     return Fix(
-        f"ALTER SYSTEM SET shared_preload_libraries = {joined(', ', map(literal, wanted))};",
+        f"ALTER SYSTEM SET shared_preload_libraries = {joined(', ', map(literal, libraries))};",
         f"{stored_again(library)};",
         remark="takes effect with a restart; install the contrib package first, without the library the server does "
         f"not start; then CREATE EXTENSION {name}{where}",

@@ -97,13 +97,13 @@ def judge(
         thresholds: Check id → values that differ from the defaults.
     """
     server = needs.SERVER.of(facts)
-    seen = None if isinstance(server, Unavailable) else server
+    known_server = None if isinstance(server, Unavailable) else server
     young = _young(facts)
     return Report(
         at_ms=facts.frames[-1].taken_at_ms,
         target=facts.described,
-        server="" if seen is None else f"PostgreSQL {seen.version}",
-        major=None if seen is None else seen.version_num // 10_000,
+        server="" if known_server is None else f"PostgreSQL {known_server.version}",
+        major=None if known_server is None else known_server.version_num // 10_000,
         results=tuple(_result(check, facts, thresholds.get(check.id, {}), young) for check in checks),
         ceilings=() if isinstance(facts.measured, Unavailable) else facts.measured.ceilings,
         not_measured=() if isinstance(facts.measured, Unavailable) else facts.measured.missing,
@@ -137,14 +137,14 @@ def statistics_age_s(facts: CheckFacts) -> float | None:
     were not seen.
     """
     server = needs.SERVER.of(facts)
-    found = [
+    starts_ms = [
         section.stats_reset_ms
         for need in (needs.DATABASE, needs.WAL, needs.CHECKPOINTS)
         if not isinstance(section := need.of(facts), Unavailable) and section.stats_reset_ms is not None
     ]
-    if not found and not isinstance(server, Unavailable):
-        found.append(server.started_ms)
-    return (facts.frames[-1].taken_at_ms - max(found)) / 1000 if found else None
+    if not starts_ms and not isinstance(server, Unavailable):
+        starts_ms.append(server.started_ms)
+    return (facts.frames[-1].taken_at_ms - max(starts_ms)) / 1000 if starts_ms else None
 
 
 def _young(facts: CheckFacts) -> bool:
@@ -152,23 +152,23 @@ def _young(facts: CheckFacts) -> bool:
     return age_s is not None and age_s < _YOUNG_S
 
 
-def _result(check: Check, facts: CheckFacts, given: Limits, young: bool) -> Result:
-    missing = [(need.name, found) for need in check.needs if isinstance(found := need.of(facts), Unavailable)]
+def _result(check: Check, facts: CheckFacts, changed: Limits, young: bool) -> Result:
+    missing = [(need.name, part) for need in check.needs if isinstance(part := need.of(facts), Unavailable)]
     if missing:
         return Result(check, unknowns=(_unknown(*missing[0]),))
-    limits = {threshold.name: threshold.default for threshold in check.thresholds} | dict(given)
+    limits = {threshold.name: threshold.default for threshold in check.thresholds} | dict(changed)
     findings: list[Finding] = []
     unknowns: list[Unknown] = []
     try:
-        for said in check.look(facts, limits):
-            if isinstance(said, Unknown):
-                unknowns.append(said)
+        for outcome in check.look(facts, limits):
+            if isinstance(outcome, Unknown):
+                unknowns.append(outcome)
             else:
-                findings.append(said)
+                findings.append(outcome)
     except Missing as problem:
-        unknowns.append(_unknown(problem.need, problem.why))
+        unknowns.append(_unknown(problem.need, problem.reason))
     unknowns += _refusals(check, facts)
-    findings = [finding.made(lambda each: fitted(each, facts)) for finding in findings]
+    findings = [finding.made(lambda unfitted: fitted(unfitted, facts)) for finding in findings]
     if young and check.counts:
         findings = [finding.made(_less_certain) for finding in findings]
     findings.sort(key=lambda finding: -finding.severity.rank)
@@ -179,14 +179,14 @@ def _less_certain(finding: Finding) -> Finding:
     return replace(finding, confidence=_LOWER[finding.confidence])
 
 
-def _unknown(need: str, why: Unavailable) -> Unknown:
-    return Unknown(f"{need.removeprefix(_OWN).replace('_', ' ')}: {why}", cause=str(why))
+def _unknown(need: str, reason: Unavailable) -> Unknown:
+    return Unknown(f"{need.removeprefix(_OWN).replace('_', ' ')}: {reason}", cause=str(reason))
 
 
 def _refusals(check: Check, facts: CheckFacts) -> list[Unknown]:
     """Databases that were not seen by a check that looks into every one."""
     refused = {
-        refusal.database: refusal.why
+        refusal.database: refusal.reason
         for need in check.needs
         if isinstance(need, Question) and isinstance(answer := need.of(facts), Answer)
         for refusal in answer.refused
@@ -194,15 +194,15 @@ def _refusals(check: Check, facts: CheckFacts) -> list[Unknown]:
     if not refused:
         return []
     alike: dict[str, list[str]] = {}
-    for database, why in refused.items():
+    for database, reason in refused.items():
         # The server's words may hold the database's name.
-        alike.setdefault(re.sub(rf"(?<!\w){re.escape(database)}(?!\w)", "", why), []).append(database)
+        alike.setdefault(re.sub(rf"(?<!\w){re.escape(database)}(?!\w)", "", reason), []).append(database)
     reasons = sorted(alike.values(), key=len, reverse=True)
-    shown = [f"{_several(names)}: {refused[names[0]]}" for names in reasons[:_SHOWN_REASONS]]
-    rest = sum(map(len, reasons[_SHOWN_REASONS:]))
-    more = f"; {rest} for other reasons" if rest else ""
+    listed = [f"{_several(names)}: {refused[names[0]]}" for names in reasons[:_SHOWN_REASONS]]
+    n_others = sum(map(len, reasons[_SHOWN_REASONS:]))
+    more = f"; {n_others} for other reasons" if n_others else ""
     plural = "databases were" if len(refused) > 1 else "database was"
-    return [Unknown(f"{len(refused)} {plural} not seen: {'; '.join(shown)}{more}")]
+    return [Unknown(f"{len(refused)} {plural} not seen: {'; '.join(listed)}{more}")]
 
 
 def _several(names: Sequence[str]) -> str:

@@ -48,20 +48,20 @@ class ServerResult(Struct, frozen=True):
     def words(self) -> str:
         """The worst finding, or why there is no report."""
         if self.report is None:
-            why = self.problem.message if self.problem else ""
-            return f"not checked: {why.removeprefix(f'{self.name}: ')}"
+            reason = self.problem.message if self.problem else ""
+            return f"not checked: {reason.removeprefix(f'{self.name}: ')}"
         worst = next(iter(self.report.findings), None)
         return "" if worst is None else f"{worst[0].id} {about(worst[1])}"
 
 
 async def check_servers(
-    names: Sequence[str], look: Callable[[str], Awaitable[Report]], told: Callable[[ServerResult], None]
+    names: Sequence[str], look: Callable[[str], Awaitable[Report]], report: Callable[[ServerResult], None]
 ) -> tuple[ServerResult, ...]:
     """Every one of them, in the order of their names; one that cannot be checked is a result as well.
 
     Args:
         look: Checks the server of a name.
-        told: Takes each result as it comes.
+        report: Takes each result as it comes.
     """
     room = asyncio.Semaphore(AT_ONCE)
 
@@ -71,7 +71,7 @@ async def check_servers(
                 result = ServerResult(name, await look(name))
             except PgtopError as problem:
                 result = ServerResult(name, problem=problem)
-        told(result)
+        report(result)
         return result
 
     return tuple(await asyncio.gather(*map(one, names)))
@@ -81,8 +81,10 @@ def _cells(result: ServerResult) -> tuple[str, ...]:
     report = result.report
     if report is None:
         return (one_line(result.name), "", *("-" for _ in _HEADS[2:-1]), one_line(result.words, _WORST))
-    counts = [sum(1 for _, each in report.findings if each.severity is severity) for severity in reversed(Severity)]
-    unknown = sum(1 for each in report.results if each.unknowns)
+    counts = [
+        sum(1 for _, finding in report.findings if finding.severity is severity) for severity in reversed(Severity)
+    ]
+    unknown = sum(1 for checked in report.results if checked.unknowns)
     numbers = (*counts, len(report.accepted), unknown)
     version = report.server.removeprefix("PostgreSQL ")
     return (one_line(result.name), one_line(version), *map(str, numbers), one_line(result.words, _WORST))
@@ -149,22 +151,22 @@ class Looks:
     def of_another_server(self, report: Report) -> bool:
         """Whether a report is not of the server that the looks before have seen."""
         before = {} if self._newest is None else dict(self._newest.identity)
-        known, now = before.get(SYSTEM_IDENTIFIER), dict(report.identity).get(SYSTEM_IDENTIFIER)
-        return bool(known and now and known != now)
+        former, now = before.get(SYSTEM_IDENTIFIER), dict(report.identity).get(SYSTEM_IDENTIFIER)
+        return bool(former and now and former != now)
 
-    def miss(self, why: str) -> None:
+    def miss(self, reason: str) -> None:
         """A look that did not see the server."""
-        self._missed.append(why)
+        self._missed.append(reason)
 
     def take(self, report: Report) -> tuple[list[tuple[Check, Finding]], list[tuple[Check, Finding]]]:
         """One look, nothing accepted; findings that the look before did not have, and those that it had alone."""
         self.count += 1
         self._newest = report
         for check, finding in report.findings:
-            seen = self._seen.setdefault((check.id, finding.subject), _Seen(check, finding))
-            seen.looks += 1
-            if finding.severity.rank >= seen.finding.severity.rank:
-                seen.finding = finding
+            entry = self._seen.setdefault((check.id, finding.subject), _Seen(check, finding))
+            entry.looks += 1
+            if finding.severity.rank >= entry.finding.severity.rank:
+                entry.finding = finding
         for result in report.results:
             if result.unknowns:
                 self._unknown[result.check.id] = self._unknown.get(result.check.id, 0) + 1
@@ -173,9 +175,9 @@ class Looks:
         blind = {result.check.id for result in report.results if result.unknowns}
         # What a look could not see is not gone.
         unseen = {key for key in self._before - now if key[0] in blind}
-        new, gone = now - self._before, self._before - now - unseen
+        new, ended = now - self._before, self._before - now - unseen
         self._before = frozenset(now | unseen)
-        return [self._pair(key) for key in sorted(new)], [self._pair(key) for key in sorted(gone)]
+        return [self._pair(key) for key in sorted(new)], [self._pair(key) for key in sorted(ended)]
 
     def _pair(self, key: tuple[str, str]) -> tuple[Check, Finding]:
         return self._seen[key].check, self._seen[key].finding
@@ -202,15 +204,15 @@ class Looks:
 
     def _result(self, result: Result) -> Result:
         id_ = result.check.id
-        found = [seen for (check, _), seen in self._seen.items() if check == id_]
+        entries = [entry for (check, _), entry in self._seen.items() if check == id_]
         findings = sorted(
-            map(self._with_looks, found),
+            map(self._with_looks, entries),
             key=lambda finding: -finding.severity.rank,
         )
         unknowns = result.unknowns if self._unknown.get(id_, 0) == self.count else ()
         return replace(result, findings=tuple(findings), unknowns=unknowns)
 
-    def _with_looks(self, seen: _Seen) -> Finding:
-        in_looks = f"seen in {seen.looks} of {self.count} looks"
-        says = seen.finding.says if seen.looks == self.count else f"{seen.finding.says} ({in_looks})"
-        return replace(seen.finding, says=says, evidence=(*seen.finding.evidence, Evidence(in_looks, _SOURCE)))
+    def _with_looks(self, entry: _Seen) -> Finding:
+        in_looks = f"seen in {entry.looks} of {self.count} looks"
+        says = entry.finding.says if entry.looks == self.count else f"{entry.finding.says} ({in_looks})"
+        return replace(entry.finding, says=says, evidence=(*entry.finding.evidence, Evidence(in_looks, _SOURCE)))

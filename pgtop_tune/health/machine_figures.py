@@ -44,9 +44,9 @@ def told(facts: CheckFacts, metric: str) -> None:
     Raises:
         Missing: It does not tell it.
     """
-    why = untold(facts.frames[-1], metric)
-    if why is not None:
-        raise Missing("host", why)
+    reason = untold(facts.frames[-1], metric)
+    if reason is not None:
+        raise Missing("host", reason)
 
 
 class Memory(Struct, frozen=True):
@@ -134,20 +134,20 @@ def huge_pages_used(facts: CheckFacts) -> HugePageUse:
     setting = server.text("huge_pages")
     if setting in ("on", "off"):
         return HugePageUse(setting == "on", f"huge_pages={setting}")
-    seen = needs.MEMORY.of(facts)
-    if isinstance(seen, Unavailable):
-        return HugePageUse(None, f"huge_pages=try, and the machine was not seen: {seen}")
-    why = untold(facts.frames[-1], "host.huge_pages.total")
-    if why is not None:
-        return HugePageUse(None, f"huge_pages=try, and the pool was not seen: {why}")
-    pool = max(seen.huge_pages, key=lambda each: each.total, default=None)
+    sample = needs.MEMORY.of(facts)
+    if isinstance(sample, Unavailable):
+        return HugePageUse(None, f"huge_pages=try, and the machine was not seen: {sample}")
+    reason = untold(facts.frames[-1], "host.huge_pages.total")
+    if reason is not None:
+        return HugePageUse(None, f"huge_pages=try, and the pool was not seen: {reason}")
+    pool = max(sample.huge_pages, key=lambda sized: sized.total, default=None)
     if pool is None or not pool.total:
         return HugePageUse(False, "HugePages_Total is 0")
     needed = huge_pages_needed(facts, pool.page_bytes)
-    taken = pool.total - pool.free + pool.reserved
-    if taken < needed * _NEARLY:
-        return HugePageUse(False, f"{taken} huge pages in use or reserved, the server's memory needs {needed}")
-    return HugePageUse(None, f"huge_pages=try, and {taken} huge pages are in use by any program")
+    used_pages = pool.total - pool.free + pool.reserved
+    if used_pages < needed * _NEARLY:
+        return HugePageUse(False, f"{used_pages} huge pages in use or reserved, the server's memory needs {needed}")
+    return HugePageUse(None, f"huge_pages=try, and {used_pages} huge pages are in use by any program")
 
 
 def huge_pages_needed(facts: CheckFacts, page_bytes: int) -> int:
@@ -168,18 +168,18 @@ def setting(facts: CheckFacts, name: str) -> str:
     Raises:
         Missing: It cannot be read.
     """
-    found = facts.have(needs.MACHINE).live(name)
-    if found is None:
+    value = facts.have(needs.MACHINE).live(name)
+    if value is None:
         raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"{name} was not checked"))
-    if isinstance(found, Unavailable):
-        raise Missing(name, found)
-    return found
+    if isinstance(value, Unavailable):
+        raise Missing(name, value)
+    return value
 
 
 def number(facts: CheckFacts, name: str) -> int:
     """The same as a number. Raises as `setting`."""
-    found = setting(facts, name)
+    text = setting(facts, name)
     try:
-        return int(found)
+        return int(text)
     except ValueError:
-        raise Missing(name, Unavailable(Reason.FAILED, f"{name} is not a number: {found}")) from None
+        raise Missing(name, Unavailable(Reason.FAILED, f"{name} is not a number: {text}")) from None

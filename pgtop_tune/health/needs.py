@@ -111,12 +111,12 @@ class Parameters:
             Missing: The server hides it from this role, or only the value of our own session is known, which a role or
                 a database has for its own.
         """
-        found = self._of.get(name)
-        if found is None and name in _OF_READERS and self.are_hidden:
+        row = self._of.get(name)
+        if row is None and name in _OF_READERS and self.are_hidden:
             raise Missing(name, _NOT_SHOWN)
-        if found is not None and is_of_session(found):
-            raise Missing(name, Unavailable(Reason.NO_PERMISSION, _HIDDEN.format(name=name, source=found.source)))
-        return found
+        if row is not None and is_of_session(row):
+            raise Missing(name, Unavailable(Reason.NO_PERMISSION, _HIDDEN.format(name=name, source=row.source)))
+        return row
 
     @property
     def are_hidden(self) -> bool:
@@ -125,8 +125,8 @@ class Parameters:
 
     def visible(self, name: str) -> Parameter | None:
         """The row; None also where it is hidden, or only the value of our own session is known."""
-        found = self._of.get(name)
-        return None if found is None or is_of_session(found) else found
+        row = self._of.get(name)
+        return None if row is None or is_of_session(row) else row
 
     def row(self, name: str) -> Parameter:
         """The row.
@@ -134,10 +134,10 @@ class Parameters:
         Raises:
             Missing: This server does not have the parameter, or hides it; or as `find`.
         """
-        found = self.find(name)
-        if found is None:
+        parameter = self.find(name)
+        if parameter is None:
             raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"this server does not show {name}"))
-        return found
+        return parameter
 
     def text(self, name: str) -> str:
         """pg_settings.setting. Raises as `row`."""
@@ -158,8 +158,8 @@ class Parameters:
             value = float(row.setting)
             return value if value < 0 else value * self._SECONDS.get(row.unit, unit_bytes(row.unit))
         except ValueError:
-            why = Unavailable(Reason.NOT_SUPPORTED, f"{name} is not a number: {row.setting}")
-            raise Missing(name, why) from None
+            reason = Unavailable(Reason.NOT_SUPPORTED, f"{name} is not a number: {row.setting}")
+            raise Missing(name, reason) from None
 
     def whole(self, name: str) -> int:
         """`number`, whole. Raises as `row`."""

@@ -81,24 +81,26 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
     if isinstance(table, dict):
         mistakes += [f"unknown key {name!r} in [check]" for name in table if name not in _KEYS]
         mistakes += [
-            f"{name}: {words}" for name, words in _KEYS.items() if name in table and not _FITS[name](table[name])
+            f"{name}: {expectation}"
+            for name, expectation in _KEYS.items()
+            if name in table and not _FITS[name](table[name])
         ]
     else:
         mistakes.append("check has to be a table")
     if isinstance(table, dict) and _tables(table.get("accept", [])):
         mistakes += [
-            f"[[check.accept]] number {number}: {why}"
+            f"[[check.accept]] number {number}: {reason}"
             for number, entry in enumerate(table.get("accept", []), start=1)
-            if (why := _not_an_acceptance(entry))
+            if (reason := _not_an_acceptance(entry))
         ]
     if mistakes:
         raise UsageProblem(f"{file}: {'; '.join(mistakes)}", f"[check] may have {', '.join(_KEYS)}")
-    given: Mapping[str, Any] = table
+    check_table: Mapping[str, Any] = table
     return ProjectWishes(
-        select=tuple(given.get("select", ())),
-        ignore=tuple(given.get("ignore", ())),
-        fail_on=given.get("fail_on", ""),
-        thresholds=tuple(f"{name}={value}" for name, value in given.get("thresholds", {}).items()),
+        select=tuple(check_table.get("select", ())),
+        ignore=tuple(check_table.get("ignore", ())),
+        fail_on=check_table.get("fail_on", ""),
+        thresholds=tuple(f"{name}={value}" for name, value in check_table.get("thresholds", {}).items()),
         accept=tuple(
             AcceptedRisk(
                 check=entry["check"].strip().upper(),
@@ -106,17 +108,17 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
                 reason=entry["reason"].strip(),
                 until=entry["until"],
             )
-            for entry in given.get("accept", ())
+            for entry in check_table.get("accept", ())
         ),
     )
 
 
 def _texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _numbers(value: object) -> bool:
-    return isinstance(value, dict) and all(_number(each) for each in value.values())
+    return isinstance(value, dict) and all(_number(item) for item in value.values())
 
 
 def _number(value: object) -> bool:
@@ -128,7 +130,7 @@ _ACCEPT: Final = ("check", "subject", "reason", "until")
 
 
 def _tables(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _not_an_acceptance(entry: Mapping[str, Any]) -> str:
@@ -196,12 +198,12 @@ def with_accepted(report: Report, risks: Sequence[AcceptedRisk]) -> Report:
     """The report with what is accepted apart from what is found; entries that are over, or cover nothing, are told."""
     today = datetime.fromtimestamp(report.at_ms / 1000.0).astimezone().date()
     results = tuple(_divided(result, [risk for risk in risks if risk.until >= today]) for result in report.results)
-    found = [(result.check.id, finding) for result in report.results for finding in result.findings]
+    pairs = [(result.check.id, finding) for result in report.results for finding in result.findings]
     # A check that did not see everything may have missed the finding.
     saw_all = {result.check.id for result in report.results if not result.unknowns}
     lapsed = []
     for risk in risks:
-        covers = any(risk.covers(check, finding) or risk.covers_some(check, finding) for check, finding in found)
+        covers = any(risk.covers(check, finding) or risk.covers_some(check, finding) for check, finding in pairs)
         if covers and risk.until < today:
             lapsed.append((risk.check, f"accepted until {risk.until}, which is over: {risk.reason}"))
         elif not covers and risk.check in saw_all:
@@ -214,13 +216,13 @@ def _divided(result: Result, risks: Sequence[AcceptedRisk]) -> Result:
     findings: list[Finding] = []
     accepted: list[Accepted] = []
     for finding in result.findings:
-        risk = next((each for each in risks if each.covers(result.check.id, finding)), None)
+        risk = next((candidate for candidate in risks if candidate.covers(result.check.id, finding)), None)
         if risk is not None:
             accepted.append(Accepted(finding, risk.reason, risk.until))
             continue
-        parts, rest = _by_object(result.check.id, finding, risks)
+        parts, remaining = _by_object(result.check.id, finding, risks)
         accepted += parts
-        findings += [] if rest is None else [rest]
+        findings += [] if remaining is None else [remaining]
     return replace(result, findings=tuple(findings), accepted=tuple(accepted))
 
 
@@ -232,14 +234,16 @@ def _by_object(check: str, finding: Finding, risks: Sequence[AcceptedRisk]) -> t
     if objects is None or not by_name:
         return [], finding
     parts = [
-        Accepted(objects.about([name for name, mine in by_name.items() if mine is risk], 0), risk.reason, risk.until)
+        Accepted(
+            objects.about([name for name, of_name in by_name.items() if of_name is risk], 0), risk.reason, risk.until
+        )
         for risk in risks
         if risk in by_name.values()
     ]
-    others = [name for name in objects.names if name not in by_name]
-    if not others and not objects.unlisted:
+    other_names = [name for name in objects.names if name not in by_name]
+    if not other_names and not objects.unlisted:
         return parts, None
-    rest, whole = objects.about(others, objects.unlisted), len(objects.names) + objects.unlisted
-    says = f"{rest.says}; {len(by_name)} of {whole} accepted"
+    remaining, number = objects.about(other_names, objects.unlisted), len(objects.names) + objects.unlisted
+    says = f"{remaining.says}; {len(by_name)} of {number} accepted"
     # It stays the same finding for a later check.
-    return parts, replace(rest, says=says, subject=finding.subject)
+    return parts, replace(remaining, says=says, subject=finding.subject)

@@ -35,15 +35,15 @@ def in_place(findings: Iterable[tuple[Check, Finding]]) -> Mapping[str, Advice]:
     Counters are left out: they tell of the time before a change until they are reset, so the value would be raised
     again after it was made.
     """
-    found: dict[str, Advice] = {}
+    advised: dict[str, Advice] = {}
     for check, finding in findings:
         fix = finding.fix
-        stays = any(each.source == COUNTED_SINCE for each in finding.evidence)
+        stays = any(evidence.source == COUNTED_SINCE for evidence in finding.evidence)
         if stays or finding.severity is Severity.INFO or fix is None or fix.parameter is None or fix.of_machine:
             continue
         name, value = fix.parameter
-        found.setdefault(name, Advice(value or None, f"{check.id}: {finding.says}"))
-    return found
+        advised.setdefault(name, Advice(value or None, f"{check.id}: {finding.says}"))
+    return advised
 
 
 def proposed_values(facts: CheckFacts, findings: Iterable[tuple[Check, Finding]] = ()) -> ProposedValues | Unavailable:
@@ -53,12 +53,12 @@ def proposed_values(facts: CheckFacts, findings: Iterable[tuple[Check, Finding]]
         facts: What was seen.
         findings: What a check says of them: a value that it warns of is proposed to be another one.
     """
-    known, parameters = advice_facts(facts), needs.PARAMETERS.of(facts)
+    server, parameters = advice_facts(facts), needs.PARAMETERS.of(facts)
     if isinstance(parameters, Unavailable):
         return parameters
-    if known is None:
+    if server is None:
         return Unavailable(Reason.NOT_YET, "the server was not seen")
-    proposal = propose(replace(known, unsuitable=in_place(findings)))
+    proposal = propose(replace(server, unsuitable=in_place(findings)))
     machine = needs.MACHINE.of(facts)
     of_machine = [] if isinstance(machine, Unavailable) else listed_settings(machine.settings)
     # Without the machine's half the server's must stand alone.
@@ -98,37 +98,37 @@ def proposed_values(facts: CheckFacts, findings: Iterable[tuple[Check, Finding]]
 
 
 def _others(advice: Advice) -> tuple[tuple[str, str], ...]:
-    return tuple((each.who, each.value) for each in advice.opinions)
+    return tuple((opinion.who, opinion.value) for opinion in advice.opinions)
 
 
 def _memory(proposal: Proposal) -> tuple[str, ...]:
     if proposal.plan is None:
         return ()
     use = proposal.plan.use
-    ours, books = terms(use), book_terms(use)
+    our_terms, books = terms(use), book_terms(use)
     return (
         f"memory rule of the book: {_sum(books, use)}",
-        f"our memory rule: {_sum(ours, use)}",
+        f"our memory rule: {_sum(our_terms, use)}",
         f"the difference: {_difference(use)}",
     )
 
 
-def _sum(found: tuple[Term, ...], use: MemoryUse) -> str:
-    said = " + ".join(term.says for term in found if term.size_bytes)
-    return f"{said} = {about(sum(term.size_bytes for term in found))} of {about(use.ram_bytes)}"
+def _sum(summands: tuple[Term, ...], use: MemoryUse) -> str:
+    parts = " + ".join(term.says for term in summands if term.size_bytes)
+    return f"{parts} = {about(sum(term.size_bytes for term in summands))} of {about(use.ram_bytes)}"
 
 
 def _difference(use: MemoryUse) -> str:
     """What ours counts and the book's does not, largest first."""
     named = {term.what: term.size_bytes for term in terms(use)}
     books = {term.what: term.size_bytes for term in book_terms(use)}
-    changes = {what: named.get(what, 0.0) - books.get(what, 0.0) for what in (*named, *books)}
-    said = [
-        f"{'+' if change > 0 else '−'}{about(abs(change))} {_WHY.get(what, what)}"
-        for what, change in sorted(changes.items(), key=lambda each: -abs(each[1]))
+    changes = {term: named.get(term, 0.0) - books.get(term, 0.0) for term in (*named, *books)}
+    parts = [
+        f"{'+' if change > 0 else '−'}{about(abs(change))} {_WHY.get(term, term)}"
+        for term, change in sorted(changes.items(), key=lambda pair: -abs(pair[1]))
         if abs(change) >= 1.0
     ]
-    return ", ".join(said) or "none"
+    return ", ".join(parts) or "none"
 
 
 _WHY = {

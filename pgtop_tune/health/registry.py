@@ -65,12 +65,12 @@ def chosen(select: Sequence[str], ignore: Sequence[str]) -> tuple[Check, ...]:
     """
     if select and not _listed(select):
         raise UsageProblem("no check is selected", "--select MEM-01 names one, MEM or memory several")
-    wanted = {check.id for word in _listed(select) for check in _meant(word)} or {check.id for check in CHECKS}
-    unwanted = {check.id for word in _listed(ignore) for check in _meant(word)}
-    found = tuple(check for check in CHECKS if check.id in wanted - unwanted)
-    if not found:
+    selected = {check.id for word in _listed(select) for check in _named_checks(word)} or {check.id for check in CHECKS}
+    unwanted = {check.id for word in _listed(ignore) for check in _named_checks(word)}
+    checks = tuple(check for check in CHECKS if check.id in selected - unwanted)
+    if not checks:
         raise UsageProblem("no check is left", "select more, or ignore less")
-    return found
+    return checks
 
 
 def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
@@ -83,10 +83,10 @@ def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
     Raises:
         UsageProblem: There is no such check or threshold, or the value is no number.
     """
-    found: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, float]] = {}
     for assignment in _listed(assignments):
-        place, equals, word = assignment.partition("=")
-        id_, _, name = place.strip().partition(".")
+        name_path, equals, word = assignment.partition("=")
+        id_, _, name = name_path.strip().partition(".")
         check = by_id(id_)
         names = [threshold.name for threshold in check.thresholds]
         if not names:
@@ -97,15 +97,15 @@ def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
         value = _number(word, threshold.unit) if equals else None
         if value is None:
             raise UsageProblem(
-                f"--threshold {assignment}: {_wants(threshold.unit)} is missing",
+                f"--threshold {assignment}: {_expected_value(threshold.unit)} is missing",
                 f"as {check.id}.{threshold.name}={limit_words(threshold)}",
             )
-        found.setdefault(check.id, {})[threshold.name] = value
-    return found
+        values.setdefault(check.id, {})[threshold.name] = value
+    return values
 
 
-def _listed(words: Sequence[str]) -> list[str]:
-    return [part.strip() for word in words for part in word.split(",") if part.strip()]
+def _listed(texts: Sequence[str]) -> list[str]:
+    return [part.strip() for word in texts for part in word.split(",") if part.strip()]
 
 
 def _number(word: str, unit: str) -> float | None:
@@ -130,10 +130,10 @@ def catalogue(checks: Sequence[Check]) -> list[str]:
 def limit_words(threshold: Threshold, value: float | None = None) -> str:
     """A value of it, or its default, with the largest unit in which it is whole, as it may be typed."""
     number = threshold.default if value is None else value
-    known = _UNITS.get(threshold.unit.partition("/")[0], {})
-    whole = [(factor, unit) for unit, factor in known.items() if _is_whole(number / factor)]
-    base = next(((factor, unit) for unit, factor in known.items() if factor == 1.0), (1.0, ""))
-    factor, unit = max(whole, default=base)
+    factors = _UNITS.get(threshold.unit.partition("/")[0], {})
+    fitting = [(factor, unit) for unit, factor in factors.items() if _is_whole(number / factor)]
+    base = next(((factor, unit) for unit, factor in factors.items() if factor == 1.0), (1.0, ""))
+    factor, unit = max(fitting, default=base)
     return f"{number / factor:g}{unit}"
 
 
@@ -141,21 +141,21 @@ def _is_whole(value: float) -> bool:
     return value >= 1 and math.isclose(value, round(value))
 
 
-def _wants(unit: str) -> str:
-    known = _UNITS.get(unit.partition("/")[0])
-    return "a number" if known is None else f"a number, or one with {', '.join(known)}"
+def _expected_value(unit: str) -> str:
+    factors = _UNITS.get(unit.partition("/")[0])
+    return "a number" if factors is None else f"a number, or one with {', '.join(factors)}"
 
 
-def _meant(word: str) -> list[Check]:
+def _named_checks(word: str) -> list[Check]:
     lower = word.strip().lower()
-    found = [
+    meant = [
         check
         for check in CHECKS
         if lower in (check.id.lower(), check.id.partition("-")[0].lower(), check.group.lower())
     ]
-    if not found:
+    if not meant:
         raise _no_check(word)
-    return found
+    return meant
 
 
 def by_id(word: str) -> Check:
@@ -171,7 +171,7 @@ def by_id(word: str) -> Check:
 
 
 def _no_check(word: str) -> UsageProblem:
-    known = [each for check in CHECKS for each in (check.id, check.group)]
-    near = difflib.get_close_matches(word.upper(), known, n=1, cutoff=0.5)
+    candidates = [candidate for check in CHECKS for candidate in (check.id, check.group)]
+    near = difflib.get_close_matches(word.upper(), candidates, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
     return UsageProblem(f"there is no check {word!r}", f"{hint}`check --list` lists them")

@@ -45,27 +45,27 @@ class Result(Struct, frozen=True):
     Attributes:
         findings: Worst first.
         unknowns: What it could not see, also beside findings.
-        known: Findings that are left out because a former check had them: it has not passed.
+        n_known: Findings that are left out because a former check had them: it has not passed.
         accepted: Findings that the project has signed for: it has not passed either.
     """
 
     check: Check
     findings: tuple[Finding, ...] = ()
     unknowns: tuple[Unknown, ...] = ()
-    known: int = 0
+    n_known: int = 0
     accepted: tuple[Accepted, ...] = ()
 
     @property
     def outcome(self) -> CheckOutcome:
         """FOUND with a finding, also one known before or accepted, UNKNOWN when something was not seen, else PASSED."""
-        if self.findings or self.known or self.accepted:
+        if self.findings or self.n_known or self.accepted:
             return CheckOutcome.FOUND
         return CheckOutcome.UNKNOWN if self.unknowns else CheckOutcome.PASSED
 
     @property
     def severity(self) -> Severity | None:
         """Of the worst finding."""
-        return max((finding.severity for finding in self.findings), key=lambda each: each.rank, default=None)
+        return max((finding.severity for finding in self.findings), key=lambda severity: severity.rank, default=None)
 
 
 class UnknownCause(Struct, frozen=True):
@@ -146,8 +146,8 @@ class Report(Struct, frozen=True):
         major: Of the server; None when it is not known.
         results: Checks in the order of the registry.
         compared_with: What findings were compared with when only new ones are in the results; "" otherwise.
-        known: Findings left out because a former check had them.
-        gone: (check id, what it said) of a former check's findings that are no more.
+        n_known: Findings left out because a former check had them.
+        gone_findings: (check id, what it said) of a former check's findings that are no more.
         lapsed: (check id, why) of acceptances that are over, or cover nothing. Foreign text.
         left_out: Ids of checks that were not made, because of --select or --ignore.
         changed: (what, how) of what else differs from the check without options: limits, words about the machine.
@@ -163,8 +163,8 @@ class Report(Struct, frozen=True):
     major: int | None
     results: tuple[Result, ...]
     compared_with: str = ""
-    known: int = 0
-    gone: tuple[tuple[str, str], ...] = ()
+    n_known: int = 0
+    gone_findings: tuple[tuple[str, str], ...] = ()
     lapsed: tuple[tuple[str, str], ...] = ()
     ceilings: tuple[MeasuredLimit, ...] = ()
     not_measured: tuple[tuple[str, str], ...] = ()
@@ -176,8 +176,8 @@ class Report(Struct, frozen=True):
     @property
     def findings(self) -> tuple[tuple[Check, Finding], ...]:
         """All of them, worst first, those of one severity in the order of the registry."""
-        found = [(result.check, finding) for result in self.results for finding in result.findings]
-        return tuple(sorted(found, key=lambda each: -each[1].severity.rank))
+        pairs = [(result.check, finding) for result in self.results for finding in result.findings]
+        return tuple(sorted(pairs, key=lambda pair: -pair[1].severity.rank))
 
     @property
     def unknowns(self) -> tuple[tuple[Check, Unknown], ...]:
@@ -187,11 +187,11 @@ class Report(Struct, frozen=True):
     @property
     def unknown_causes(self) -> tuple[UnknownCause, ...]:
         """What is unknown, by what keeps it so; those that keep the most from being known first."""
-        found: dict[str, list[tuple[Check, Unknown]]] = {}
+        by_cause: dict[str, list[tuple[Check, Unknown]]] = {}
         for check, unknown in self.unknowns:
-            found.setdefault(_cause(unknown.cause or unknown.reason), []).append((check, unknown))
+            by_cause.setdefault(_cause(unknown.cause or unknown.reason), []).append((check, unknown))
         causes = []
-        for pairs in found.values():
+        for pairs in by_cause.values():
             first, parts = pairs[0][1], {unknown.reason.removesuffix(unknown.cause) for _, unknown in pairs}
             # Parts of the facts that one thing keeps away are not named one by one.
             reason = first.reason if len(parts) == 1 else first.cause or first.reason
@@ -201,8 +201,8 @@ class Report(Struct, frozen=True):
     @property
     def accepted(self) -> tuple[tuple[Check, Accepted], ...]:
         """All of them, worst first."""
-        found = [(result.check, each) for result in self.results for each in result.accepted]
-        return tuple(sorted(found, key=lambda each: -each[1].finding.severity.rank))
+        pairs = [(result.check, risk) for result in self.results for risk in result.accepted]
+        return tuple(sorted(pairs, key=lambda pair: -pair[1].finding.severity.rank))
 
     @property
     def passed(self) -> int:

@@ -61,8 +61,8 @@ def setting(facts: CheckFacts, *names: str) -> Evidence:
     Raises:
         Missing: The server does not show one of them.
     """
-    known = needs.parameters(facts)
-    return Evidence(", ".join(f"{name} {known.shown(name)}" for name in names), SETTING)
+    parameters = needs.parameters(facts)
+    return Evidence(", ".join(f"{name} {parameters.shown(name)}" for name in names), SETTING)
 
 
 def value_is(
@@ -146,29 +146,35 @@ def on_standby(facts: CheckFacts) -> bool:
 
 def advice_facts(facts: CheckFacts) -> AdviceFacts | None:
     """What advice is derived from; None when the server was not seen."""
-    known = facts_of(facts.interval, Beside(machine=_machine(facts), disk=facts.disk, workload=facts.workload))
+    server = facts_of(facts.interval, Beside(machine=_machine(facts), disk=facts.disk, workload=facts.workload))
     measured = None if isinstance(facts.measured, Unavailable) else facts.measured.value(CLOCK)
-    return known if known is None or measured is None else replace(known, clock_ns=measured)
+    return server if server is None or measured is None else replace(server, clock_ns=measured)
 
 
 def _machine(facts: CheckFacts) -> Machine | None:
-    seen = needs.MACHINE.of(facts)
-    if isinstance(seen, Unavailable):
+    details = needs.MACHINE.of(facts)
+    if isinstance(details, Unavailable):
         return None
     return Machine(
-        huge_page_bytes=seen.huge_page_bytes,
-        numa_nodes=seen.numa_nodes,
-        live=live_values(seen.settings),
+        huge_page_bytes=details.huge_page_bytes,
+        numa_nodes=details.numa_nodes,
+        live=live_values(details.settings),
         disks=tuple(
-            Disk(name=each.name, rotational=each.rotational, nvme=each.nvme, virtual=each.virtual, stacked=each.stacked)
-            for each in seen.queues
+            Disk(
+                name=queue.name,
+                rotational=queue.rotational,
+                nvme=queue.nvme,
+                virtual=queue.virtual,
+                stacked=queue.stacked,
+            )
+            for queue in details.queues
         ),
     )
 
 
 def _advice(facts: CheckFacts, row: Parameter) -> Advice | None:
-    known = advice_facts(facts)
-    return None if known is None else advice_for(row, propose(known).server_half())
+    server = advice_facts(facts)
+    return None if server is None else advice_for(row, propose(server).server_half())
 
 
 def advised(facts: CheckFacts, name: str) -> Fix:
@@ -210,31 +216,31 @@ def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: b
         remark: What else is to be known.
         lasting: Also where the machine has the value now: a reboot would take it away.
     """
-    known = advice_facts(facts)
-    proposed = {} if known is None else propose(known).machine_half()
-    made: list[Fix] = []
+    server = advice_facts(facts)
+    proposed = {} if server is None else propose(server).machine_half()
+    fixes: list[Fix] = []
     because = "The machine is not visible from here."
     for name in names:
         advice = proposed.get(name)
-        live = "" if known is None or known.machine is None else known.machine.live.get(name, "")
+        live = "" if server is None or server.machine is None else server.machine.live.get(name, "")
         because = because if advice is None else advice.because
         if advice is not None and advice.value is not None and (lasting or advice.value != live):
-            made.append(sysctl(name, advice.value, live, remark))
+            fixes.append(sysctl(name, advice.value, live, remark))
     last = proposed.get(names[-1])
-    if not made or last is None or last.value is None:
+    if not fixes or last is None or last.value is None:
         return words(f"{names[-1]}: {because}")
-    if len(made) == 1:
-        return made[0]
-    undo = "\n".join(each.undo for each in reversed(made))
+    if len(fixes) == 1:
+        return fixes[0]
+    undo = "\n".join(fix.undo for fix in reversed(fixes))
     # The screen stages one setting for a finding, and the last of several is not safe without those before it.
-    return Fix(do="\n".join(each.do for each in made), undo=undo, language=Language.SHELL, remark=made[-1].remark)
+    return Fix(do="\n".join(fix.do for fix in fixes), undo=undo, language=Language.SHELL, remark=fixes[-1].remark)
 
 
 def hidden(facts: CheckFacts) -> Iterator[Unknown]:
     """One, when this role may not look into sessions of others."""
-    why = hidden_sessions(facts.frames[-1])
-    if why is not None:
-        yield Unknown(str(why))
+    reason = hidden_sessions(facts.frames[-1])
+    if reason is not None:
+        yield Unknown(str(reason))
 
 
 class Scoped(Struct, frozen=True):
@@ -304,15 +310,15 @@ def scoped(facts: CheckFacts, names: Collection[str]) -> Iterator[Scoped]:
                 yield Scoped(database=row.database, role=row.role, name=name, value=value)
 
 
-def scoped_finding(found: Scoped, severity: Severity, says: str) -> Finding:
+def scoped_finding(assignment: Scoped, severity: Severity, says: str) -> Finding:
     """That a role or a database has such a parameter; `says` is the consequence."""
     return Finding(
         severity=severity,
-        says=f"{found.name} is {found.value} for {found.where}: {says}",
-        evidence=(Evidence(f"{found.name}={found.value}", "pg_db_role_setting.setconfig"),),
-        fix=found.fix,
+        says=f"{assignment.name} is {assignment.value} for {assignment.where}: {says}",
+        evidence=(Evidence(f"{assignment.name}={assignment.value}", "pg_db_role_setting.setconfig"),),
+        fix=assignment.fix,
         confidence=Confidence.HIGH,
-        subject=f"{found.where} {found.name}",
+        subject=f"{assignment.where} {assignment.name}",
     )
 
 
@@ -331,20 +337,20 @@ def also_scoped(look: Look, *names: str) -> Look:
         except Missing as problem:
             hidden = problem
         rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
-        for found in scoped(facts, names):
-            row = rows.get(found.name)
+        for assignment in scoped(facts, names):
+            row = rows.get(assignment.name)
             if row is None:
                 continue
-            other = with_value(row, found.value, row.source)
-            if other.setting == row.setting and not is_of_session(row):
+            changed_row = with_value(row, assignment.value, row.source)
+            if changed_row.setting == row.setting and not is_of_session(row):
                 continue
-            for said in look(_with(facts, replace(other, source="configuration file")), limits):
+            for outcome in look(_with(facts, replace(changed_row, source="configuration file")), limits):
                 if (
-                    isinstance(said, Finding)
-                    and said.fix is not None
-                    and found.name in ((said.fix.parameter or ("",))[0], said.subject)
+                    isinstance(outcome, Finding)
+                    and outcome.fix is not None
+                    and assignment.name in ((outcome.fix.parameter or ("",))[0], outcome.subject)
                 ):
-                    yield scoped_finding(found, said.severity, said.says.partition(": ")[2] or said.says)
+                    yield scoped_finding(assignment, outcome.severity, outcome.says.partition(": ")[2] or outcome.says)
         if hidden is not None:
             raise hidden
 
@@ -357,7 +363,7 @@ def _with(facts: CheckFacts, row: Parameter) -> CheckFacts:
     sample = newest.postgres
     if isinstance(sample, Unavailable) or isinstance(sample.parameters, Unavailable):
         return facts
-    rows = tuple(row if each.name == row.name else each for each in sample.parameters.parameters)
+    rows = tuple(row if shown_row.name == row.name else shown_row for shown_row in sample.parameters.parameters)
     changed = replace(sample, parameters=replace(sample.parameters, parameters=rows))
     return replace(facts, frames=(*facts.frames[:-1], replace(newest, postgres=changed)))
 

@@ -28,19 +28,19 @@ def ends_at(pem: bytes) -> datetime:
     Raises:
         ValueError: There is no certificate in it, or none that can be read.
     """
-    found = _PEM.search(pem)
-    if found is None:
+    block = _PEM.search(pem)
+    if block is None:
         raise ValueError("no certificate in PEM")
     try:
-        der = binascii.a2b_base64(found[1])
+        der = binascii.a2b_base64(block[1])
         certificate = _inside(der, _SEQUENCE)[0]
-        rest = _inside(certificate, _SEQUENCE)[0]
-        if rest[:1] == bytes((_VERSION,)):
-            rest = _next(rest)[2]
+        remaining = _inside(certificate, _SEQUENCE)[0]
+        if remaining[:1] == bytes((_VERSION,)):
+            remaining = _next(remaining)[2]
         for _ in range(3):
             # Serial number, signature, issuer.
-            rest = _next(rest)[2]
-        _, _, after = _next(_inside(rest, _SEQUENCE)[0])
+            remaining = _next(remaining)[2]
+        _, _, after = _next(_inside(remaining, _SEQUENCE)[0])
         tag, text, _ = _next(after)
         end = datetime.strptime(text.decode("ascii"), _FORMS[tag]).replace(tzinfo=UTC)
     except (KeyError, IndexError, UnicodeDecodeError, binascii.Error) as problem:
@@ -50,10 +50,10 @@ def ends_at(pem: bytes) -> datetime:
 
 def _inside(data: bytes, tag: int) -> tuple[bytes, bytes]:
     """The content of the element that comes first, and the rest."""
-    found, content, rest = _next(data)
-    if found != tag:
+    found_tag, content, remaining = _next(data)
+    if found_tag != tag:
         raise ValueError("another element than expected")
-    return content, rest
+    return content, remaining
 
 
 def _next(data: bytes) -> tuple[int, bytes, bytes]:
@@ -94,14 +94,14 @@ def settings_of_primary(content: bytes, system_identifier: str) -> Mapping[str, 
     identifier, version = _HEAD.unpack_from(content)
     if str(identifier) != system_identifier:
         raise ValueError("the control file has another system identifier than the server")
-    place = _PLACES.get(version // 100)
-    if place is None or len(content) < place + _SETTINGS.size:
+    offset = _PLACES.get(version // 100)
+    if offset is None or len(content) < offset + _SETTINGS.size:
         raise ValueError(f"the form of the control file, {version}, is not known")
-    level, hints, *numbers, stamps = _SETTINGS.unpack_from(content, place)
+    level, hints, *numbers, stamps = _SETTINGS.unpack_from(content, offset)
     if not 0 <= level < len(_LEVELS) or not 1 <= numbers[0] <= 262_143:
         raise ValueError(f"the control file, {version}, does not have its settings where they are expected")
-    found = {"wal_level": _LEVELS[level], **dict(zip(AT_LEAST, map(str, numbers), strict=True))}
-    return found | {"wal_log_hints": _switch(hints), "track_commit_timestamp": _switch(stamps)}
+    settings = {"wal_level": _LEVELS[level], **dict(zip(AT_LEAST, map(str, numbers), strict=True))}
+    return settings | {"wal_log_hints": _switch(hints), "track_commit_timestamp": _switch(stamps)}
 
 
 def _switch(value: bool) -> str:

@@ -39,18 +39,18 @@ class Told(Struct, frozen=True):
 
     def words(self, facts: CheckFacts) -> str:
         """What of it counts for these facts, in one line; "" where nothing does."""
-        known = self.memory_bytes is None or not isinstance(sections.machine(facts.frames[-1]), Unavailable)
-        machine = () if known else (f"{about(self.memory_bytes or 0)} of memory", f"{self.cpus} CPUs")
+        is_needless = self.memory_bytes is None or not isinstance(sections.machine(facts.frames[-1]), Unavailable)
+        machine = () if is_needless else (f"{about(self.memory_bytes or 0)} of memory", f"{self.cpus} CPUs")
         disk = () if self.disk is None else (f"the data lie on {self.disk.value}",)
         workload = () if self.workload is None else (f"the load is {self.workload.value}",)
         return ", ".join((*machine, *disk, *workload))
 
     def of(self, facts: CheckFacts) -> CheckFacts:
         """The facts with it: memory and CPUs only where the machine was not seen."""
-        found = replace(facts, disk=self.disk, workload=self.workload)
+        changed = replace(facts, disk=self.disk, workload=self.workload)
         if self.memory_bytes is None or self.cpus is None:
-            return found
-        said = HostFacts(
+            return changed
+        host_facts = HostFacts(
             hostname="",
             kernel="",
             source=_SOURCE,
@@ -60,21 +60,21 @@ class Told(Struct, frozen=True):
             page_size_bytes=4096,
             memory_bytes=self.memory_bytes,
         )
-        return replace(found, frames=tuple(_with(frame, said) for frame in facts.frames))
+        return replace(changed, frames=tuple(_with(frame, host_facts) for frame in facts.frames))
 
 
 NOTHING_TOLD = Told()
 
 
-def _with(frame: Frame, said: HostFacts) -> Frame:
+def _with(frame: Frame, host_facts: HostFacts) -> Frame:
     if isinstance(frame.host, Unavailable):
-        return replace(frame, host=HostSample(facts=said))
+        return replace(frame, host=HostSample(facts=host_facts))
     if isinstance(frame.host.facts, Unavailable):
-        return replace(frame, host=replace(frame.host, facts=said))
+        return replace(frame, host=replace(frame.host, facts=host_facts))
     return frame
 
 
-_BESIDE: Final = 0.1
+_NEAR_SHARE: Final = 0.1
 """Of a limit."""
 
 
@@ -118,10 +118,10 @@ class Wanted(Struct, frozen=True):
         """The report, with what is accepted still among the findings."""
         changed = tuple(self._changed(facts))
         facts = self.told.of(facts)
-        made = {check.id for check in self.checks}
+        check_ids = {check.id for check in self.checks}
         report = replace(
             judge(self.checks, facts, self.limits),
-            left_out=tuple(check.id for check in CHECKS if check.id not in made),
+            left_out=tuple(check.id for check in CHECKS if check.id not in check_ids),
             changed=changed,
         )
         if not self.proposes:
@@ -132,28 +132,28 @@ class Wanted(Struct, frozen=True):
     def _changed(self, facts: CheckFacts) -> Iterator[tuple[str, str]]:
         """What makes it another check than the one without options, besides the choice of checks."""
         limits = [
-            f"{check.id}.{each.name} is {limit_words(each, self._limit(check, each))} ({limit_words(each)})"
+            f"{check.id}.{threshold.name} is {limit_words(threshold, value)} ({limit_words(threshold)})"
             for check in self.checks
-            for each in check.thresholds
-            if self._limit(check, each) != each.default
+            for threshold in check.thresholds
+            if (value := self._limit(check, threshold)) != threshold.default
         ]
         if limits:
             yield "changed limits", ", ".join(limits)
-        if words := self.told.words(facts):
-            yield "the operator's words on the machine", words
+        if text := self.told.words(facts):
+            yield "the operator's words on the machine", text
 
     def near(self, facts: CheckFacts) -> frozenset[tuple[str, str]]:
         """(check id, subject) of what would be found if each limit were a tenth lower, or a tenth higher."""
-        found: set[tuple[str, str]] = set()
+        keys: set[tuple[str, str]] = set()
         checks = [check for check in self.checks if check.thresholds]
-        for factor in (1.0 - _BESIDE, 1.0 + _BESIDE):
+        for factor in (1.0 - _NEAR_SHARE, 1.0 + _NEAR_SHARE):
             limits = {
-                check.id: {each.name: factor * self._limit(check, each) for each in check.thresholds}
+                check.id: {threshold.name: factor * self._limit(check, threshold) for threshold in check.thresholds}
                 for check in checks
             }
             report = judge(checks, self.told.of(facts), limits)
-            found |= {(check.id, finding.subject) for check, finding in report.findings}
-        return frozenset(found)
+            keys |= {(check.id, finding.subject) for check, finding in report.findings}
+        return frozenset(keys)
 
     def _limit(self, check: Check, threshold: Threshold) -> float:
         return self.limits.get(check.id, {}).get(threshold.name, threshold.default)

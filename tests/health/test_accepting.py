@@ -187,4 +187,4 @@ def test_what_became_accepted_is_not_gone() -> None:
     before = report()
     former = Former("a.json", {(check.id, each.subject): (each.severity, each.says) for check, each in before.findings})
     shown = only_new(with_accepted(before, [risk(subject="bench public.*")]), former)
-    assert (shown.gone, shown.known, len(shown.accepted)) == ((), 2, 1)
+    assert (shown.gone_findings, shown.n_known, len(shown.accepted)) == ((), 2, 1)

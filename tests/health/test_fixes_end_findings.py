@@ -61,7 +61,7 @@ def applied(facts: CheckFacts, fix: Fix) -> CheckFacts:
         lines = [(where, line) for where, line in rows if not isinstance(line, StartFile) or is_named(line)]
         return Answer(
             tuple((where, replace(line, next=wanted[line.name]) if is_set(line) else line) for where, line in lines),
-            rows.asked,
+            rows.databases,
         )
 
     def is_set(line: object) -> bool:

@@ -125,7 +125,7 @@ def test_a_name_is_the_same_in_json_and_in_the_server(tmp_path: Path) -> None:
     shown = report(Result(_check("AAA-01"), (_finding(Severity.HIGH, "found", "ж\u2028\x9b\u202e"),)))
     file = tmp_path / "a.json"
     file.write_text("\n".join(map(whole, json_lines(shown))))
-    assert only_new(shown, former_check(file)).known == 1
+    assert only_new(shown, former_check(file)).n_known == 1
     other = replace(shown, identity=(("system identifier", "2"),))
     file.write_text("\n".join(json_lines(replace(shown, identity=(("system identifier", "1"),)))))
     assert only_new(other, former_check(file)).compared_with == f"{file}, a check of another server (u@h:5432/d)"
@@ -201,7 +201,7 @@ def test_a_script_without_findings_changes_nothing() -> None:
 
 
 def test_a_check_with_known_findings_has_not_passed() -> None:
-    assert Result(_check("AAA-01"), known=1).outcome is CheckOutcome.FOUND
+    assert Result(_check("AAA-01"), n_known=1).outcome is CheckOutcome.FOUND
 
 
 def test_several_warnings_are_warnings() -> None:

@@ -58,9 +58,9 @@ def test_a_thousand_databases(crowded: Throwaway, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(gathering, "DATABASES_S", 1.0)
     in_a_second, (why,) = looked()
-    late = {each.database for each in in_a_second.refused if each.why == "not asked: 1 s have passed"}
-    assert {"postgres", BUSY} <= set(in_a_second.asked)
-    assert {*in_a_second.asked, *late, *CLOSED} == {"postgres", *NAMES}
+    late = {each.database for each in in_a_second.refused if each.reason == "not asked: 1 s have passed"}
+    assert {"postgres", BUSY} <= set(in_a_second.databases)
+    assert {*in_a_second.databases, *late, *CLOSED} == {"postgres", *NAMES}
     first = min(late)
     assert why == (
         f"{len(late) + len(CLOSED)} databases were not seen: {first} and {len(late) - 1} more: "
@@ -72,7 +72,7 @@ def test_a_thousand_databases(crowded: Throwaway, monkeypatch: pytest.MonkeyPatc
     dropping.start()
     whole, (why,) = looked()
     dropping.join()
-    assert {*NAMES, "postgres"} - {*CLOSED, *DROPPED} <= set(whole.asked)
+    assert {*NAMES, "postgres"} - {*CLOSED, *DROPPED} <= set(whole.databases)
     assert why == "50 databases were not seen: many_0007 and 49 more: takes no connections (datallowconn)"
 
 

@@ -48,7 +48,7 @@ PROPOSED = replace(
         (MIXED, None, True, "NO-GO: 2 unknown"),
         (
             replace(
-                ACCEPTED, known=3, compared_with="a.json", left_out=("CCC-01",), changed=(("changed limits", "x"),)
+                ACCEPTED, n_known=3, compared_with="a.json", left_out=("CCC-01",), changed=(("changed limits", "x"),)
             ),
             Severity.HIGH,
             False,

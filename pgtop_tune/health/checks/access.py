@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, joined, unmistakable
 from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
-from pgtop_tune.health.access_rules import is_for, lets_anybody_in, loopback, mapped_logins, reached_rules
+from pgtop_tune.health.access_rules import is_loopback, mapped_logins, may_be_first_for, needs_no_proof, reachable_rules
 from pgtop_tune.health.bounds import Bound, bounded
 from pgtop_tune.health.check import (
     Check,
@@ -55,26 +55,26 @@ _HIDDEN: Final = "hidden mapping"
 _KINDS: Final = ("TABLES", "SCHEMAS", "LARGE OBJECTS")
 
 
-def _known(words: str) -> Sql:
+def _rights_in(rights: str) -> Sql:
     """The words of a list that are rights."""
-    return joined(", ", (Sql(right) for right in _RIGHTS if right in words.split(", ")))
+    return joined(", ", (Sql(right) for right in _RIGHTS if right in rights.split(", ")))
 
 
 def _rights(row: CatalogueCondition) -> tuple[Sql, Sql]:
-    return Sql(""), _known(row.detail)
+    return Sql(""), _rights_in(row.detail)
 
 
 def _defaults(row: CatalogueCondition) -> tuple[Sql, Sql]:
     rights, _, objects = row.detail.partition(" ON ")
     schema = composed("IN SCHEMA {schema} ", schema=identifier(row.part)) if row.part else Sql("")
-    of = Sql(next(each for each in _KINDS if each == objects))
-    return schema, composed("{rights} ON {of}", rights=_known(rights), of=of)
+    of = Sql(next(kind for kind in _KINDS if kind == objects))
+    return schema, composed("{rights} ON {of}", rights=_rights_in(rights), of=of)
 
 
 _WRITES: Final = Condition(
     kind="public writes",
     one="table may be changed by every role",
-    many="tables may be changed by every role",
+    several="tables may be changed by every role",
     so="each login that reaches the schema changes their rows, or deletes them all",
     source="pg_class.relacl",
     do="REVOKE {detail} ON TABLE {name} FROM PUBLIC;",
@@ -86,14 +86,14 @@ _READS: Final = replace(
     _WRITES,
     kind="public reads",
     one="table may be read by every role",
-    many="tables may be read by every role",
+    several="tables may be read by every role",
     so="each login that reaches the schema sees their rows",
     severity=Severity.INFO,
 )
 _BY_DEFAULT: Final = Condition(
     kind="public by default",
     one="default of a role opens new objects to every role",
-    many="defaults of roles open new objects to every role",
+    several="defaults of roles open new objects to every role",
     so="also those that hold secrets",
     source="pg_default_acl.defaclacl",
     do="ALTER DEFAULT PRIVILEGES FOR ROLE {name} {part}REVOKE {detail} FROM PUBLIC;",
@@ -106,7 +106,7 @@ _BY_DEFAULT: Final = Condition(
 _CREATES: Final = Condition(
     kind="public creates schemas",
     one="every role may make schemas",
-    many="",
+    several="",
     so="and install trusted extensions",
     source="pg_database.datacl",
     do="REVOKE CREATE ON DATABASE {name} FROM PUBLIC;",
@@ -117,7 +117,7 @@ _CREATES: Final = Condition(
 _MAPPING: Final = Condition(
     kind="public mapping",
     one="foreign server has a password for every role",
-    many="foreign servers have a password for every role",
+    several="foreign servers have a password for every role",
     so="each role that may use the server logs in there with it",
     source="pg_user_mappings.umuser, umoptions",
     advice="CREATE USER MAPPING for each role that needs one, then DROP USER MAPPING FOR PUBLIC.",
@@ -140,8 +140,8 @@ _WEAK: Final = frozenset({"ALL", "COMPLEMENTOFALL", "NULL", "eNULL", "aNULL", "E
 """Of OpenSSL's lists of ciphers."""
 
 
-def _lets_weak_ones_in(known: Parameters, row: Parameter) -> bool:
-    return known.on("ssl") and bool(_WEAK & set(re.split("[:, ]", row.setting)))
+def _allows_weak_ciphers(parameters: Parameters, row: Parameter) -> bool:
+    return parameters.on("ssl") and bool(_WEAK & set(re.split("[:, ]", row.setting)))
 
 
 _TLS: Final = (
@@ -149,41 +149,43 @@ _TLS: Final = (
         "ssl_min_protocol_version",
         "TLSv1.2",
         "versions of TLS are let in whose encryption is broken",
-        words=("", "TLSv1", "TLSv1.1"),
+        texts=("", "TLSv1", "TLSv1.1"),
     ),
     Bound(
         "ssl_max_protocol_version",
         "",
         "only versions of TLS are let in whose encryption is broken",
-        words=("TLSv1", "TLSv1.1"),
+        texts=("TLSv1", "TLSv1.1"),
     ),
     Bound(
         "ssl_ciphers",
         "HIGH:MEDIUM:+3DES:!aNULL",
         "ciphers are let in that are broken, or that do not encrypt",
-        judged=_lets_weak_ones_in,
+        judged=_allows_weak_ciphers,
     ),
 )
 
 
 def _certificate(facts: CheckFacts, limits: Limits) -> Findings:
-    for _, seen in facts.have(CERTIFICATE):
-        if seen.pem is None:
-            yield Unknown(f"{seen.file} is not there")
+    for _, certificate in facts.have(CERTIFICATE):
+        if certificate.pem is None:
+            yield Unknown(f"{certificate.file} is not there")
             continue
         try:
-            end = ends_at(seen.pem)
+            end = ends_at(certificate.pem)
         except ValueError as problem:
-            yield Unknown(f"{seen.file}: {problem}")
+            yield Unknown(f"{certificate.file}: {problem}")
             continue
-        left_s = end.timestamp() - seen.now_ms / 1000
+        left_s = end.timestamp() - certificate.now_ms / 1000
         if left_s >= limits["days"] * _DAY_S:
             continue
         ends = f"ends in {duration(left_s)}" if left_s > 0 else f"ended {duration(-left_s)} ago"
         yield Finding(
             severity=Severity.HIGH if left_s <= limits["high"] * _DAY_S else Severity.WARNING,
             says=f"the server's certificate {ends}: then clients that verify it refuse to connect",
-            evidence=(Evidence(f"{seen.file}: valid until {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "notAfter"),),
+            evidence=(
+                Evidence(f"{certificate.file}: valid until {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "notAfter"),
+            ),
             fix=words("Put a new certificate into that file, then SELECT pg_reload_conf();"),
             subject="certificate",
         )
@@ -224,7 +226,7 @@ def _grantee(row: CatalogueCondition) -> tuple[Sql, Sql]:
 _HASHES: Final = Condition(
     kind="password hashes",
     one="right to read the hashes of passwords is with a role that is no superuser",
-    many="rights to read the hashes of passwords are with roles that are no superusers",
+    several="rights to read the hashes of passwords are with roles that are no superusers",
     so="an MD5 hash logs in by itself, and weak passwords can be guessed at leisure",
     source="pg_class.relacl of pg_authid, pg_shadow",
     do="REVOKE SELECT ON TABLE {name} FROM {detail};",
@@ -237,7 +239,7 @@ _HASHES: Final = Condition(
 _FILES: Final = Condition(
     kind="file functions",
     one="function for the server's files is open to a role that is no superuser",
-    many="functions for the server's files are open to roles that are no superusers",
+    several="functions for the server's files are open to roles that are no superusers",
     so="they read or write in the data directory, past all rights on tables",
     source="pg_proc.proacl",
     do="REVOKE EXECUTE ON FUNCTION {part} FROM {detail};",
@@ -250,7 +252,7 @@ _FILES: Final = Condition(
 _OF_DATABASES: Final = conditions(OBJECTS, _HASHES, _FILES)
 
 
-def _around(facts: CheckFacts, limits: Limits) -> Findings:
+def _rights_around(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _powers(facts, limits)
     yield from _OF_DATABASES(facts, limits)
 
@@ -311,18 +313,20 @@ def _without(rows: Sequence[RolePower]) -> Fix:
 
 def _passwordless(facts: CheckFacts, limits: Limits) -> Findings:
     names = [role.name for _, role in facts.have(PASSWORDLESS)]
-    rules = reached_rules(facts)
-    open_ = {name: next(filter(None, (_opening(rules, at, name) for at in range(len(rules)))), None) for name in names}
-    lets_in = {name: rule for name, rule in open_.items() if rule is not None}
+    rules = reachable_rules(facts)
+    lets_in = {name: rule for name in names for rule in _open_rules(rules, name)[:1]}
     for some in (list(lets_in), [name for name in names if name not in lets_in]):
         if some:
             yield about_several(some, str, lambda names, _: _without_password(names, lets_in))
 
 
-def _opening(rules: Sequence[HbaRule], number: int, role: str) -> HbaRule | None:
-    """The rule of this number, if it lets anybody in under the name of the role."""
-    rule = rules[number]
-    return rule if lets_anybody_in(rule) and is_for(rule, role, rules[:number]) else None
+def _open_rules(rules: Sequence[HbaRule], role: str) -> list[HbaRule]:
+    """Return the rules that let anybody in under the name of a role."""
+    return [
+        rule
+        for number, rule in enumerate(rules)
+        if needs_no_proof(rule) and may_be_first_for(rule, role, rules[:number])
+    ]
 
 
 def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> Finding:
@@ -348,7 +352,7 @@ def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> F
 
 
 def _md5_lines(facts: CheckFacts, limits: Limits) -> Findings:
-    rules = [rule for rule in reached_rules(facts) if rule.method == "md5"]
+    rules = [rule for rule in reachable_rules(facts) if rule.method == "md5"]
     if rules:
         yield Finding(
             severity=Severity.INFO,
@@ -362,12 +366,12 @@ def _md5_lines(facts: CheckFacts, limits: Limits) -> Findings:
         )
 
 
-def _trusted_here(facts: CheckFacts, limits: Limits) -> Findings:
+def _trust_on_machine(facts: CheckFacts, limits: Limits) -> Findings:
     rules = [
         rule
-        for rule in reached_rules(facts)
-        if lets_anybody_in(rule)
-        and loopback(rule.address, rule.netmask)
+        for rule in reachable_rules(facts)
+        if needs_no_proof(rule)
+        and is_loopback(rule.address, rule.netmask)
         and not (rule.type == "local" and _is_of_one_account(facts))
     ]
     users = list(dict.fromkeys(user for rule in rules for user in rule.users))
@@ -385,7 +389,7 @@ def _trusted_here(facts: CheckFacts, limits: Limits) -> Findings:
             subject="trust",
         )
     for login in mapped_logins(facts):
-        if loopback(login.rule.address, login.rule.netmask):
+        if is_loopback(login.rule.address, login.rule.netmask):
             yield mapped_finding(login, Severity.HIGH if login.superusers else Severity.WARNING)
 
 
@@ -402,10 +406,10 @@ def _lines(rules: list[HbaRule]) -> str:
 
 def _listed(rules: list[HbaRule]) -> str:
     """Return what lines are for; the sentence has the place of a single one."""
-    shown = (
+    rule_texts = (
         f"{rule.place + ': ' if len(rules) > 1 else ''}{rule.type} {rule.address or ''}".rstrip() for rule in rules
     )
-    return shortened(shown, _SHOWN, "; ")
+    return shortened(rule_texts, _SHOWN, "; ")
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -451,7 +455,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.HIGH,
         page="predefined-roles.html",
         needs=(POWERS, OBJECTS),
-        look=_around,
+        look=_rights_around,
     ),
     Check(
         id="SEC-13",
@@ -482,6 +486,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="auth-trust.html",
         needs=(needs.PARAMETERS, HBA),
         asks=(IDENT,),
-        look=_trusted_here,
+        look=_trust_on_machine,
     ),
 )

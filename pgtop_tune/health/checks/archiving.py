@@ -95,36 +95,36 @@ _DAY_S: Final = 86_400
 
 
 def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
+    parameters = needs.parameters(facts)
     if on_standby(facts):
         yield Unknown(ON_STANDBY)
         return
-    if known.text("wal_level") == "minimal":
+    if parameters.text("wal_level") == "minimal":
         yield Finding(
             severity=Severity.WARNING,
             says="wal_level is minimal: the server supports no archive, no base backup and no standby",
             evidence=(setting(facts, "wal_level"),),
-            fix=set_parameter(known.row("wal_level"), "replica"),
+            fix=set_parameter(parameters.row("wal_level"), "replica"),
             subject="wal_level",
         )
-    elif known.text("archive_mode") == "off":
+    elif parameters.text("archive_mode") == "off":
         yield Finding(
             severity=Severity.WARNING,
             says="archive_mode is off: the data can only be restored to the time of a backup",
             evidence=(setting(facts, "archive_mode", "wal_level"),),
-            fix=_archive_mode(known),
+            fix=_archive_mode(parameters),
             subject="archive_mode",
         )
-    elif len(_archivers(known)) > 1 and needs.major(facts) >= _ONE_ARCHIVER_SINCE:
+    elif len(_archivers(parameters)) > 1 and needs.major(facts) >= _ONE_ARCHIVER_SINCE:
         yield Finding(
             severity=Severity.HIGH,
             says="archive_command and archive_library are both set: the archiver ends with an error, and WAL "
             "accumulates until the disk is full",
-            evidence=(setting(facts, *_archivers(known)),),
+            evidence=(setting(facts, *_archivers(parameters)),),
             fix=words("Empty one of the two, then SELECT pg_reload_conf();"),
             subject="archive_library",
         )
-    elif _is_library_without_place(facts, known):
+    elif _is_library_without_place(facts, parameters):
         yield Finding(
             severity=Severity.HIGH,
             says=f"archive_library is basic_archive, and {_PLACE} is empty: WAL accumulates until the disk is full",
@@ -132,7 +132,7 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
             fix=words(f"Set {_PLACE} to a directory, then SELECT pg_reload_conf();"),
             subject="archive_library",
         )
-    elif not _archivers(known):
+    elif not _archivers(parameters):
         yield Finding(
             severity=Severity.HIGH,
             says="archive_mode is on without an archiver: WAL accumulates until the disk is full",
@@ -152,34 +152,34 @@ def _is_library_without_place(facts: CheckFacts, parameters: needs.Parameters) -
     return not any(texts)
 
 
-def _archive_mode(known: needs.Parameters) -> Fix:
+def _archive_mode(parameters: needs.Parameters) -> Fix:
     """Without a command for it every segment would stay in pg_wal."""
-    if _archivers(known):
-        return set_parameter(known.row("archive_mode"), "on")
+    if _archivers(parameters):
+        return set_parameter(parameters.row("archive_mode"), "on")
     return words("Set archive_command or archive_library first, then archive_mode=on and restart.")
 
 
-def _archivers(known: needs.Parameters) -> tuple[str, ...]:
+def _archivers(parameters: needs.Parameters) -> tuple[str, ...]:
     """The parameters that name one."""
-    rows = (known.find(name) for name in ("archive_command", "archive_library"))
+    rows = (parameters.find(name) for name in ("archive_command", "archive_library"))
     return tuple(row.name for row in rows if row is not None and row.setting not in ("", _NOT_SHOWN))
 
 
 def _failing(facts: CheckFacts, limits: Limits) -> Findings:
-    seen = facts.have(needs.ARCHIVER)
+    archiver = facts.have(needs.ARCHIVER)
     if needs.parameters(facts).text("archive_mode") == "off":
         # What failed before it was switched off stays in the counters.
         return
-    if seen.last_failed_ms is None or (seen.last_archived_ms or 0) >= seen.last_failed_ms:
+    if archiver.last_failed_ms is None or (archiver.last_archived_ms or 0) >= archiver.last_failed_ms:
         return
-    ago = duration((now_ms(facts) - seen.last_failed_ms) / 1000)
+    ago = duration((now_ms(facts) - archiver.last_failed_ms) / 1000)
     yield Finding(
         severity=Severity.HIGH,
-        says=f"archiving fails: the last attempt ({ago} ago, {seen.last_failed_wal}) failed, and none has succeeded "
-        "since",
+        says=f"archiving fails: the last attempt ({ago} ago, {archiver.last_failed_wal}) failed, and none has "
+        "succeeded since",
         evidence=(
-            Evidence(f"{seen.failed_count} failures, last {seen.last_failed_wal}", f"{_ARCHIVER}.failed_count"),
-            Evidence(f"last archived {seen.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
+            Evidence(f"{archiver.failed_count} failures, last {archiver.last_failed_wal}", f"{_ARCHIVER}.failed_count"),
+            Evidence(f"last archived {archiver.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
         ),
         fix=words("Run archive_command yourself as the server's account; the server's log has its messages."),
     )
@@ -204,10 +204,10 @@ def _queue(facts: CheckFacts, limits: Limits) -> Findings:
             )
 
 
-def _nothing(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
-    row = known.find("archive_command")
-    if row is None or known.text("archive_mode") == "off" or row.setting in ("", _NOT_SHOWN):
+def _archive_command(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
+    row = parameters.find("archive_command")
+    if row is None or parameters.text("archive_mode") == "off" or row.setting in ("", _NOT_SHOWN):
         return
     # Two of them are one that the shell sees.
     command = _COMMENT.sub("", row.setting).replace("%%", "").strip()
@@ -297,7 +297,7 @@ def _one_file(command: str, first: str) -> tuple[Severity, str, str] | None:
 
 
 def _commands(facts: CheckFacts, limits: Limits) -> Findings:
-    yield from _nothing(facts, limits)
+    yield from _archive_command(facts, limits)
     parameters = needs.parameters(facts)
     for name, (needed, so) in _OF_RECOVERY.items():
         row = parameters.find(name)
@@ -317,32 +317,32 @@ def _commands(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _old(facts: CheckFacts, limits: Limits) -> Findings:
-    known, seen, wal = needs.parameters(facts), facts.have(needs.ARCHIVER), facts.have(needs.WAL)
-    mode = known.text("archive_mode")
-    if mode == "off" or not _archivers(known) or (on_standby(facts) and mode != "always"):
+    parameters, archiver, wal = needs.parameters(facts), facts.have(needs.ARCHIVER), facts.have(needs.WAL)
+    mode = parameters.text("archive_mode")
+    if mode == "off" or not _archivers(parameters) or (on_standby(facts) and mode != "always"):
         return
-    if seen.last_failed_ms is not None and seen.last_failed_ms > (seen.last_archived_ms or 0):
+    if archiver.last_failed_ms is not None and archiver.last_failed_ms > (archiver.last_archived_ms or 0):
         return
-    timeout = known.row("archive_timeout")
+    timeout = parameters.row("archive_timeout")
     # An archive is switched on by a restart; the counters are older.
-    began_ms = max(seen.stats_reset_ms or 0, facts.have(needs.SERVER).started_ms)
-    age_s = (now_ms(facts) - (seen.last_archived_ms or began_ms)) / 1000
-    end = _end_of(seen.last_archived_wal, known.whole("wal_segment_size"))
+    began_ms = max(archiver.stats_reset_ms or 0, facts.have(needs.SERVER).started_ms)
+    age_s = (now_ms(facts) - (archiver.last_archived_ms or began_ms)) / 1000
+    end = _end_of(archiver.last_archived_wal, parameters.whole("wal_segment_size"))
     since = 0 if end is None or wal.lsn_bytes is None else wal.lsn_bytes - end
-    never = seen.last_archived_ms is None
+    never = archiver.last_archived_ms is None
     if age_s > limits["seconds"] and (never or since > limits["bytes"]):
         yield Finding(
             severity=Severity.WARNING,
             says=f"no WAL was archived for {duration(age_s)}: {'all of it' if never else about(since)} is lost with "
             "the machine",
             evidence=(
-                Evidence(f"last archived {seen.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
+                Evidence(f"last archived {archiver.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
                 setting(facts, "archive_timeout"),
             ),
-            fix=_timeout(timeout, known),
+            fix=_timeout(timeout, parameters),
             subject="age",
         )
-    elif 0 < known.number("archive_timeout") < limits["timeout"]:
+    elif 0 < parameters.number("archive_timeout") < limits["timeout"]:
         yield Finding(
             severity=Severity.WARNING,
             says=f"archive_timeout is {timeout.shown}: each time a whole segment is archived, full or not",
@@ -350,18 +350,18 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
             fix=set_parameter(timeout, _EVERY),
             subject="archive_timeout",
         )
-    elif known.number("archive_timeout") == 0:
+    elif parameters.number("archive_timeout") == 0:
         yield Finding(
             severity=Severity.INFO,
             says="archive_timeout is 0: a quiet server archives its last commits when 16 MB are full, hours later",
             evidence=(setting(facts, "archive_timeout"),),
-            fix=_timeout(timeout, known),
+            fix=_timeout(timeout, parameters),
             subject="archive_timeout",
         )
 
 
-def _timeout(row: Parameter, known: needs.Parameters) -> Fix:
-    if known.number("archive_timeout") == 0:
+def _timeout(row: Parameter, parameters: needs.Parameters) -> Fix:
+    if parameters.number("archive_timeout") == 0:
         return set_parameter(row, _EVERY)
     return words("SELECT pg_switch_wal(), then see whether archive_command runs: pg_stat_archiver, the server's log.")
 
@@ -373,23 +373,23 @@ def _end_of(segment: str | None, segment_bytes: int) -> int | None:
     return int(segment[8:16], 16) * 2**32 + (int(segment[16:], 16) + 1) * segment_bytes
 
 
-def _told_by_tools(facts: CheckFacts) -> bool:
+def _has_tool_backups(facts: CheckFacts) -> bool:
     """Whether the catalogue of a tool has backups: BAK-02 judges them."""
     tools = needs.BACKUP_TOOLS.of(facts)
-    return not isinstance(tools, Unavailable) and any(each.backups for each in tools.catalogues)
+    return not isinstance(tools, Unavailable) and any(catalogue.backups for catalogue in tools.catalogues)
 
 
 def _backups(facts: CheckFacts, limits: Limits) -> Findings:
     if needs.parameters(facts).text("archive_mode") == "off":
         # The server keeps no history then; ARC-01 says that archiving is off.
         return
-    for _, seen in facts.have(BACKUPS):
-        if seen.newest_ms is None and _told_by_tools(facts):
+    for _, history in facts.have(BACKUPS):
+        if history.newest_ms is None and _has_tool_backups(facts):
             return
-        if seen.newest_ms is None:
+        if history.newest_ms is None:
             yield Unknown("no history file of a backup is in pg_wal: backups of a standby or by snapshots leave none")
             continue
-        age_s = (seen.now_ms - seen.newest_ms) / 1000
+        age_s = (history.now_ms - history.newest_ms) / 1000
         if age_s > limits["days"] * _DAY_S:
             yield Finding(
                 severity=Severity.HIGH if age_s > limits["high"] * _DAY_S else Severity.WARNING,
@@ -414,30 +414,35 @@ def _catalogues(facts: CheckFacts, limits: Limits) -> Findings:
             subject="tools",
         )
         return
-    for tool, why in tools.problems:
-        yield Unknown(f"{tool}: {why}")
-    ours = facts.have(needs.SERVER).system_identifier
-    untold = [each for each in tools.catalogues if not each.system_identifiers]
+    for tool, reason in tools.problems:
+        yield Unknown(f"{tool}: {reason}")
+    identifier = facts.have(needs.SERVER).system_identifier
+    untold = [catalogue for catalogue in tools.catalogues if not catalogue.system_identifiers]
     if len(untold) > 1:
         yield Unknown(
-            f"{untold[0].tool} has {', '.join(each.name for each in untold)}, and does not tell which is this server"
+            f"{untold[0].tool} has {', '.join(catalogue.name for catalogue in untold)}, and does not tell which is this "
+            "server"
         )
         return
-    mine = [each for each in tools.catalogues if not each.system_identifiers or ours in each.system_identifiers]
-    if not mine:
+    of_this_server = [
+        catalogue
+        for catalogue in tools.catalogues
+        if not catalogue.system_identifiers or identifier in catalogue.system_identifiers
+    ]
+    if not of_this_server:
         if not tools.problems:
             yield _none(facts, tools.installed)
         return
-    for catalogue in mine:
+    for catalogue in of_this_server:
         yield from _judged(facts, catalogue, limits)
 
 
 def _none(facts: CheckFacts, installed: tuple[str, ...]) -> Finding:
-    ours = facts.have(needs.SERVER).system_identifier
+    identifier = facts.have(needs.SERVER).system_identifier
     return Finding(
         severity=Severity.HIGH,
         says=f"{' and '.join(installed)} {'has' if len(installed) == 1 else 'have'} no backup of this server",
-        evidence=(Evidence(f"no system identifier {ours}", "the tool's catalogue"),),
+        evidence=(Evidence(f"no system identifier {identifier}", "the tool's catalogue"),),
         fix=words("Configure the tool for this server, and take a full backup."),
         subject="none",
     )
@@ -445,9 +450,9 @@ def _none(facts: CheckFacts, installed: tuple[str, ...]) -> Finding:
 
 def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Findings:
     called = f"{catalogue.tool} {catalogue.name}".rstrip()
-    ended = [each for each in catalogue.backups if each.ended_ms is not None]
-    good = [each for each in ended if each.full and not each.failed]
-    newest = max(catalogue.backups, key=_when, default=None)
+    ended = [backup for backup in catalogue.backups if backup.ended_ms is not None]
+    good = [backup for backup in ended if backup.full and not backup.failed]
+    newest = max(catalogue.backups, key=_end_ms, default=None)
     if newest is not None and newest.failed:
         yield Finding(
             severity=Severity.HIGH,
@@ -465,7 +470,7 @@ def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Fi
             subject=called,
         )
         return
-    last = max(good, key=_when)
+    last = max(good, key=_end_ms)
     age_s = (now_ms(facts) - (last.ended_ms or 0)) / 1000
     if age_s > limits["days"] * _DAY_S:
         yield Finding(
@@ -477,7 +482,7 @@ def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Fi
         )
 
 
-def _when(backup: ToolBackup) -> int:
+def _end_ms(backup: ToolBackup) -> int:
     """One that has not ended is the newest."""
     return 2**63 if backup.ended_ms is None else backup.ended_ms
 

@@ -63,28 +63,28 @@ def _by_volume(facts: CheckFacts) -> int:
     Source: xlog.c (CalculateCheckpointSegments, XLogCheckpointNeeded): max_wal_size / (1 +
     checkpoint_completion_target) in whole segments, less the one it begins in.
     """
-    seen, wal, known = facts.have(needs.CHECKPOINTS), needs.WAL.of(facts), needs.parameters(facts)
+    checkpoints, wal, parameters = facts.have(needs.CHECKPOINTS), needs.WAL.of(facts), needs.parameters(facts)
     if isinstance(wal, Unavailable) or on_standby(facts):
         # A standby counts no WAL that it replays.
-        return seen.requested
+        return checkpoints.requested
     per_s = wal.wal_bytes / counted_s(facts, wal.stats_reset_ms)
-    segment = _SEGMENT if known.find("wal_segment_size") is None else known.number("wal_segment_size")
-    segments = known.number("max_wal_size") / (1 + known.number("checkpoint_completion_target")) // segment
+    segment = _SEGMENT if parameters.find("wal_segment_size") is None else parameters.number("wal_segment_size")
+    segments = parameters.number("max_wal_size") / (1 + parameters.number("checkpoint_completion_target")) // segment
     distance = max(segments - 1, 1) * segment
-    return min(seen.requested, round(per_s * counted_s(facts, seen.stats_reset_ms) / distance))
+    return min(checkpoints.requested, round(per_s * counted_s(facts, checkpoints.stats_reset_ms) / distance))
 
 
 def _requested(facts: CheckFacts, limits: Limits) -> Findings:
-    seen = facts.have(needs.CHECKPOINTS)
+    checkpoints = facts.have(needs.CHECKPOINTS)
     if on_standby(facts):
         yield Unknown(_TRIES)
         return
-    seconds = counted_s(facts, seen.stats_reset_ms)
+    seconds = counted_s(facts, checkpoints.stats_reset_ms)
     if (young := too_young(seconds, limits["age"])) is not None:
         yield young
         return
     by_volume = _by_volume(facts)
-    all_of_them = seen.timed + by_volume
+    all_of_them = checkpoints.timed + by_volume
     share = 100 * by_volume / all_of_them if all_of_them else 0.0
     if all_of_them < limits["checkpoints"] or share <= limits["percent"]:
         return
@@ -93,9 +93,10 @@ def _requested(facts: CheckFacts, limits: Limits) -> Findings:
         says=f"{share:.0f} % of {all_of_them} checkpoints were requested, most likely because max_wal_size was reached",
         evidence=(
             Evidence(
-                f"{seen.requested} requested, {by_volume} of them by the volume of WAL", _view(facts, "requested")
+                f"{checkpoints.requested} requested, {by_volume} of them by the volume of WAL",
+                _view(facts, "requested"),
             ),
-            Evidence(f"{seen.timed} timed", _view(facts, "timed")),
+            Evidence(f"{checkpoints.timed} timed", _view(facts, "timed")),
             setting(facts, "max_wal_size", "checkpoint_timeout"),
             counted(seconds, _reset(facts)),
         ),
@@ -105,17 +106,17 @@ def _requested(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _interval(facts: CheckFacts, limits: Limits) -> Findings:
-    seen = facts.have(needs.CHECKPOINTS)
-    if on_standby(facts) and seen.done is None:
+    checkpoints = facts.have(needs.CHECKPOINTS)
+    if on_standby(facts) and checkpoints.done is None:
         yield Unknown(_TRIES)
         return
-    seconds = counted_s(facts, seen.stats_reset_ms)
+    seconds = counted_s(facts, checkpoints.stats_reset_ms)
     if (young := too_young(seconds, limits["age"])) is not None:
         yield young
         return
     # Timed ones are counted also where there was nothing to write, so they can only make the distance look shorter.
-    count = seen.done if seen.done is not None else seen.timed + seen.requested
-    count -= seen.requested - _by_volume(facts)
+    count = checkpoints.done if checkpoints.done is not None else checkpoints.timed + checkpoints.requested
+    count -= checkpoints.requested - _by_volume(facts)
     timeout_s = needs.parameters(facts).number("checkpoint_timeout")
     if count < limits["checkpoints"]:
         return
@@ -125,7 +126,7 @@ def _interval(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.HIGH if every_s < limits["high"] else Severity.WARNING,
             says=f"a checkpoint every {every_s:.0f} s, checkpoint_timeout is {timeout_s:.0f} s",
             evidence=(
-                Evidence(f"{count} checkpoints, {every_s:.0f} s each", _counter(facts, seen)),
+                Evidence(f"{count} checkpoints, {every_s:.0f} s each", _counter(facts, checkpoints)),
                 setting(facts, "checkpoint_timeout", "max_wal_size"),
                 counted(seconds, _reset(facts)),
             ),
@@ -133,8 +134,8 @@ def _interval(facts: CheckFacts, limits: Limits) -> Findings:
         )
 
 
-def _counter(facts: CheckFacts, seen: CheckpointCounters) -> str:
-    if seen.done is not None:
+def _counter(facts: CheckFacts, checkpoints: CheckpointCounters) -> str:
+    if checkpoints.done is not None:
         return "pg_stat_checkpointer.num_done"
     return f"{_view(facts, 'timed')} + {_view(facts, 'requested')}"
 
@@ -147,8 +148,8 @@ def _more_volume(facts: CheckFacts) -> Fix:
 
 
 def _target(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
-    target = known.number("checkpoint_completion_target")
+    parameters = needs.parameters(facts)
+    target = parameters.number("checkpoint_completion_target")
     if limits["low"] <= target <= limits["high"]:
         return
     consequence = (
@@ -170,11 +171,11 @@ def _volume(facts: CheckFacts, limits: Limits) -> Findings:
     if measured is None or measured.wal_bytes_per_s is None or needed is None:
         yield Unknown("the WAL rate is unknown: no session is active, and the counters are too young")
         return
-    known = needs.parameters(facts)
-    if known.number("max_wal_size") * limits["factor"] < needed:
+    parameters = needs.parameters(facts)
+    if parameters.number("max_wal_size") * limits["factor"] < needed:
         yield Finding(
             severity=Severity.WARNING,
-            says=f"max_wal_size {known.shown('max_wal_size')} is reached before checkpoint_timeout: "
+            says=f"max_wal_size {parameters.shown('max_wal_size')} is reached before checkpoint_timeout: "
             f"{about(measured.wal_bytes_per_s)}/s of WAL need {about(needed)}",
             evidence=(
                 Evidence(f"{about(measured.wal_bytes_per_s)}/s of WAL", measured.wal_rate_source),
@@ -193,8 +194,8 @@ def _disk(facts: CheckFacts, limits: Limits) -> Findings:
     if machine is None or machine.wal_disk_bytes is None:
         yield Unknown("the file system of pg_wal is not visible")
         return
-    known = needs.parameters(facts)
-    sizes = {name: known.number(name) for name in ("max_wal_size", "wal_keep_size")}
+    parameters = needs.parameters(facts)
+    sizes = {name: parameters.number(name) for name in ("max_wal_size", "wal_keep_size")}
     kept = sum(sizes.values())
     share = 100 * kept / machine.wal_disk_bytes
     if share > limits["percent"]:
@@ -211,18 +212,18 @@ def _disk(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _buffers(facts: CheckFacts, limits: Limits) -> Findings:
-    wal, known = facts.have(needs.WAL), needs.parameters(facts)
+    wal, parameters = facts.have(needs.WAL), needs.parameters(facts)
     seconds = counted_s(facts, wal.stats_reset_ms)
     young = too_young(seconds)
     if young is not None:
         yield young
         return
     per_s = wal.wal_buffers_full / seconds
-    size = known.number("wal_buffers")
+    size = parameters.number("wal_buffers")
     if per_s > limits["per_second"] and size < _MOST_BUFFERS:
         yield Finding(
             severity=Severity.INFO,
-            says=f"wal_buffers {known.shown('wal_buffers')} were full {count(per_s)} times a second: backends had "
+            says=f"wal_buffers {parameters.shown('wal_buffers')} were full {count(per_s)} times a second: backends had "
             "to write "
             "WAL themselves",
             evidence=(
@@ -274,14 +275,14 @@ _WRITING: Final = (
         "wal_compression",
         "on",
         "full-page images fill WAL, archive and network uncompressed",
-        words=("off",),
+        texts=("off",),
         severity=Severity.INFO,
     ),
     Bound(
         "wal_sync_method",
         "fdatasync",
         "each write of WAL waits for the disk by itself",
-        words=("open_sync", "fsync_writethrough"),
+        texts=("open_sync", "fsync_writethrough"),
     ),
 )
 _ENOUGH: Final = Threshold("checkpoints", 10, "", "fewer checkpoints are inconclusive")

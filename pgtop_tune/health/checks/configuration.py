@@ -73,8 +73,8 @@ class Releases(Struct, frozen=True):
 def releases() -> Releases:
     """The file that is shipped. Source: postgresql.org, "Versioning Policy"."""
     text = files("pgtop_tune.health").joinpath("data", "releases.toml").read_text(encoding="utf-8")
-    told = tomllib.loads(text)
-    return Releases(told["as_of"], {int(major): Release(**row) for major, row in told["majors"].items()})
+    document = tomllib.loads(text)
+    return Releases(document["as_of"], {int(major): Release(**row) for major, row in document["majors"].items()})
 
 
 _GROUP: Final = "configuration"
@@ -168,14 +168,16 @@ def _hba(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _end_of_life(facts: CheckFacts, limits: Limits) -> Findings:
-    known, major = releases(), needs.major(facts)
-    release = known.majors.get(major)
+    shipped, major = releases(), needs.major(facts)
+    release = shipped.majors.get(major)
     if release is None:
-        yield Unknown(f"PostgreSQL {major} is not among the releases of {known.as_of.isoformat()}")
+        yield Unknown(f"PostgreSQL {major} is not among the releases of {shipped.as_of.isoformat()}")
         return
     left_days = (release.last_release - _today(facts)).days
-    evidence = (Evidence(f"PostgreSQL {major}, last release {release.last_release.isoformat()}", _source(known.as_of)),)
-    upgrade = words(f"Plan the upgrade to PostgreSQL {max(known.majors)} with pg_upgrade or logical replication.")
+    evidence = (
+        Evidence(f"PostgreSQL {major}, last release {release.last_release.isoformat()}", _source(shipped.as_of)),
+    )
+    upgrade = words(f"Plan the upgrade to PostgreSQL {max(shipped.majors)} with pg_upgrade or logical replication.")
     if left_days < 0:
         yield Finding(
             severity=Severity.WARNING,
@@ -193,10 +195,10 @@ def _end_of_life(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _minor(facts: CheckFacts, limits: Limits) -> Findings:
-    known, major = releases(), needs.major(facts)
-    release = known.majors.get(major)
+    shipped, major = releases(), needs.major(facts)
+    release = shipped.majors.get(major)
     if release is None:
-        yield Unknown(f"PostgreSQL {major} is not among the releases of {known.as_of.isoformat()}")
+        yield Unknown(f"PostgreSQL {major} is not among the releases of {shipped.as_of.isoformat()}")
         return
     running = facts.have(needs.SERVER).version_num % 10_000
     behind = release.newest_minor - running
@@ -205,7 +207,7 @@ def _minor(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING if behind >= limits["releases"] else Severity.INFO,
             says=f"PostgreSQL {major}.{running} is {behind} {plural} of fixes behind {major}.{release.newest_minor}",
-            evidence=(Evidence(f"{major}.{release.newest_minor} is the newest", _source(known.as_of)),),
+            evidence=(Evidence(f"{major}.{release.newest_minor} is the newest", _source(shipped.as_of)),),
             fix=words("Install the newest minor release and restart; the data stay as they are."),
         )
 
@@ -248,21 +250,23 @@ def _statistics(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _tablespaces(facts: CheckFacts, limits: Limits) -> Findings:
-    known, there = needs.parameters(facts), {row.name for _, row in facts.have(TABLESPACES)}
+    parameters, there = needs.parameters(facts), {row.name for _, row in facts.have(TABLESPACES)}
     for name in _OF_TABLESPACES:
-        row = known.find(name)
+        row = parameters.find(name)
         if row is None:
             continue
         named = (elements(name, row.setting) or ()) if name in QUOTED_LISTS else (row.setting,)
-        gone = [each for each in named if each and each not in there]
-        if gone:
-            left = ", ".join('"' + each.replace('"', '""') + '"' for each in named if each in there)
+        missing = [tablespace for tablespace in named if tablespace and tablespace not in there]
+        if missing:
+            remaining = ", ".join(
+                '"' + tablespace.replace('"', '""') + '"' for tablespace in named if tablespace in there
+            )
             yield Finding(
                 severity=Severity.WARNING,
-                says=f"{name} is {row.shown}: there is no tablespace {', '.join(gone)}, and without a word files go to "
-                "the one of the database",
+                says=f"{name} is {row.shown}: there is no tablespace {', '.join(missing)}, and without a word files "
+                "go to the one of the database",
                 evidence=(setting(facts, name), Evidence(f"{len(there)} tablespaces", TABLESPACES.source)),
-                fix=set_parameter(row, left),
+                fix=set_parameter(row, remaining),
                 subject=name,
             )
 
@@ -361,7 +365,7 @@ def _without_library(facts: CheckFacts, file: StartFile) -> Finding:
         severity, so = Severity.HIGH, f"no session of {where} can start"
     is_gone = f"{so}: there is no library {file.part}, which {file.name} names"
     is_foreign = f"{so}: library {file.part}, which {file.name} names, is made for PostgreSQL {file.built_for}"
-    seen = (
+    evidence = (
         Evidence(f"{file.path} is made for PostgreSQL {file.built_for}", "Pg_magic_struct of the file")
         if file.is_there
         else Evidence(f"{file.part} is in none of the directories of dynamic_library_path", START_FILES.source)
@@ -369,7 +373,7 @@ def _without_library(facts: CheckFacts, file: StartFile) -> Finding:
     return Finding(
         severity=severity,
         says=is_foreign if file.is_there else is_gone,
-        evidence=(seen,),
+        evidence=(evidence,),
         fix=_scoped(file).fix if where else _shorter(facts, file),
         subject=f"{where} {file.name} {file.part}".strip(),
     )

@@ -54,17 +54,17 @@ _SHOWN: Final = 3
 _MENDED: Final = 20
 
 
-def _open_to_all(known: needs.Parameters) -> int:
+def _open_to_all(parameters: needs.Parameters) -> int:
     """Connections for those who are neither superusers nor of pg_use_reserved_connections."""
-    reserved = sum(known.whole(name) for name in _RESERVED if known.find(name) is not None)
-    return known.whole("max_connections") - reserved
+    reserved = sum(parameters.whole(name) for name in _RESERVED if parameters.find(name) is not None)
+    return parameters.whole("max_connections") - reserved
 
 
 def _used(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
-    known = needs.parameters(facts)
+    parameters = needs.parameters(facts)
     activity = facts.have(needs.ACTIVITY)
-    sessions, most = len(client_backends(activity)) + activity.own_backends, _open_to_all(known)
+    sessions, most = len(client_backends(activity)) + activity.own_backends, _open_to_all(parameters)
     share = 100 * sessions / max(most, 1)
     if share >= limits["percent"]:
         yield Finding(
@@ -82,11 +82,11 @@ def _used(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _many(facts: CheckFacts, limits: Limits) -> Findings:
-    advised, known = advice_facts(facts), needs.parameters(facts)
+    advised, parameters = advice_facts(facts), needs.parameters(facts)
     if advised is None or advised.cores is None:
         yield Unknown("the server's number of processors is unknown")
         return
-    most, sensible = known.whole("max_connections"), max(_FEW, int(limits["per_core"] * advised.cores))
+    most, sensible = parameters.whole("max_connections"), max(_FEW, int(limits["per_core"] * advised.cores))
     if most > sensible:
         yield Finding(
             severity=Severity.WARNING,
@@ -115,8 +115,8 @@ def _fewer(facts: CheckFacts, sensible: int) -> Fix:
 
 
 def _pools(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
-    found, total = [], 0
+    parameters = needs.parameters(facts)
+    names, total = [], 0
     for pooler in facts.have(needs.POOLERS).poolers:
         if isinstance(pooler.console, Unavailable):
             yield Unknown(f"{pooler.name}: {pooler.console}")
@@ -125,12 +125,12 @@ def _pools(facts: CheckFacts, limits: Limits) -> Findings:
         if any(share.most is None for share in shares):
             yield Unknown(f"{pooler.name} does not show the size of all its pools")
         total += sum(share.most or 0 for share in shares)
-        found.append(pooler.name)
-    most = _open_to_all(known)
+        names.append(pooler.name)
+    most = _open_to_all(parameters)
     if total > most:
         yield Finding(
             severity=Severity.CRITICAL,
-            says=f"the pools of {', '.join(found)} may open {total} connections, the server has {most}",
+            says=f"the pools of {', '.join(names)} may open {total} connections, the server has {most}",
             evidence=(
                 Evidence(f"{total} server connections", "SHOW DATABASES, SHOW POOLS, SHOW CONFIG"),
                 setting(facts, "max_connections", "superuser_reserved_connections"),
@@ -166,12 +166,14 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Findings:
 def _limited(facts: CheckFacts, limits: Limits) -> Findings:
     of_all = [row for _, row in facts.have(CONNECTION_LIMITS)]
     rows = [row for row in of_all if row.kind != _INVALID]
-    if left := [row for row in of_all if row.kind == _INVALID]:
-        yield about_several(left, lambda row: row.name, lambda some, _: _half_dropped(some))
+    if half_dropped := [row for row in of_all if row.kind == _INVALID]:
+        yield about_several(half_dropped, lambda row: row.name, lambda some, _: _half_dropped(some))
     if any(row.most for row in rows):
         yield from hidden(facts)
     clients = client_backends(facts.have(needs.ACTIVITY))
-    used = Counter(("database", each.datname) for each in clients) + Counter(("role", each.usename) for each in clients)
+    used = Counter(("database", backend.datname) for backend in clients) + Counter(
+        ("role", backend.usename) for backend in clients
+    )
     closed: dict[str, list[ConnectionLimit]] = {}
     for row in rows:
         number = used[row.kind, row.name]
@@ -193,12 +195,12 @@ def _limited(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _half_dropped(rows: Sequence[ConnectionLimit]) -> Finding:
-    shown = shortened((row.name for row in rows), _SHOWN)
+    names = shortened((row.name for row in rows), _SHOWN)
     return Finding(
         severity=Severity.WARNING,
-        says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({shown}): no "
+        says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({names}): no "
         "session gets in, and the files stay",
-        evidence=(Evidence(f"datconnlimit -2: {shown}", CONNECTION_LIMITS.source),),
+        evidence=(Evidence(f"datconnlimit -2: {names}", CONNECTION_LIMITS.source),),
         fix=words("DROP DATABASE again; an interrupted one left it so, and nothing else can be done with it."),
         subject="half dropped",
     )
@@ -206,13 +208,13 @@ def _half_dropped(rows: Sequence[ConnectionLimit]) -> Finding:
 
 def _closed(rows: Sequence[ConnectionLimit]) -> Finding:
     kind = rows[0].kind
-    shown = shortened((row.name for row in rows), _SHOWN)
+    names = shortened((row.name for row in rows), _SHOWN)
     verb = "has" if len(rows) == 1 else "have"
     plural = "" if len(rows) == 1 else "s"
     return Finding(
         severity=Severity.WARNING,
-        says=f"{len(rows)} {kind}{plural} {verb} CONNECTION LIMIT 0 ({shown}): each login is refused but superusers'",
-        evidence=(Evidence(f"CONNECTION LIMIT 0: {shown}", CONNECTION_LIMITS.source),),
+        says=f"{len(rows)} {kind}{plural} {verb} CONNECTION LIMIT 0 ({names}): each login is refused but superusers'",
+        evidence=(Evidence(f"CONNECTION LIMIT 0: {names}", CONNECTION_LIMITS.source),),
         fix=_unlimited(rows[:_MENDED]),
         subject=f"{kind}s",
     )
@@ -249,8 +251,8 @@ def _terminate(pid: int) -> Fix:
 
 
 def _timeout(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
-    if known.number("idle_in_transaction_session_timeout") == 0:
+    parameters = needs.parameters(facts)
+    if parameters.number("idle_in_transaction_session_timeout") == 0:
         yield Finding(
             severity=Severity.INFO,
             says="idle_in_transaction_session_timeout is 0: a client that hangs in a transaction holds locks and "
@@ -269,8 +271,8 @@ def _idle(facts: CheckFacts, limits: Limits) -> Findings:
         for backend in client_backends(activity)
         if (backend.state or "").startswith(IN_TRANSACTION) and backend.state_change_ms is not None
     ]
-    found = sorted((each for each in waiting if each[1] >= limits["seconds"]), key=lambda each: -each[1])
-    for backend, idle_s in found[:_SHOWN_SESSIONS]:
+    idle = sorted((pair for pair in waiting if pair[1] >= limits["seconds"]), key=lambda pair: -pair[1])
+    for backend, idle_s in idle[:_SHOWN_SESSIONS]:
         yield Finding(
             severity=Severity.HIGH if idle_s >= limits["high"] else Severity.WARNING,
             says=f"{_session(backend)} has been idle in a transaction for {duration(idle_s)}",
@@ -280,11 +282,11 @@ def _idle(facts: CheckFacts, limits: Limits) -> Findings:
             fix=_terminate(backend.pid),
             subject=f"{backend.usename}@{backend.datname}",
         )
-    if len(found) > _SHOWN_SESSIONS:
+    if len(idle) > _SHOWN_SESSIONS:
         yield Finding(
             Severity.WARNING,
-            f"{len(found) - _SHOWN_SESSIONS} more sessions have been idle in a transaction that long",
-            (Evidence(f"{len(found)} sessions", "pg_stat_activity.state"),),
+            f"{len(idle) - _SHOWN_SESSIONS} more sessions have been idle in a transaction that long",
+            (Evidence(f"{len(idle)} sessions", "pg_stat_activity.state"),),
         )
 
 
@@ -301,7 +303,7 @@ def _long(facts: CheckFacts, limits: Limits) -> Findings:
         for backend in client_backends(activity)
         if backend.xact_start_ms is not None and not (backend.state or "").startswith(IN_TRANSACTION)
     ]
-    for backend, since_s in sorted(open_s, key=lambda each: -each[1])[:_SHOWN_SESSIONS]:
+    for backend, since_s in sorted(open_s, key=lambda pair: -pair[1])[:_SHOWN_SESSIONS]:
         if since_s >= limits["seconds"]:
             yield Finding(
                 severity=Severity.WARNING,
@@ -337,7 +339,7 @@ _SOURCES: Final = {
 
 
 def _release(holder: HorizonHolder, prepared: Iterable[PreparedTransaction]) -> Fix:
-    databases = {each.gid: each.database for each in prepared}
+    databases = {transaction.gid: transaction.database for transaction in prepared}
     if holder.kind == PREPARED and holder.name in databases:
         return _rollback(holder.name, databases[holder.name])
     if holder.kind in (SLOT, SLOT_CATALOG):

@@ -35,74 +35,77 @@ _BOOT: Final = "a udev rule"
 _NOT_PLACED: Final = Unavailable(Reason.NO_PERMISSION, "the disks of the server's directories are unknown")
 
 
-def _roles(place: FileSystem | MountPoint) -> str:
-    return ", ".join(place.roles)
+def _roles(mount: FileSystem | MountPoint) -> str:
+    return ", ".join(mount.roles)
 
 
-def _keeps(place: FileSystem | MountPoint) -> bool:
-    return any(role.startswith(_KEEPS) for role in place.roles)
+def _keeps(mount: FileSystem | MountPoint) -> bool:
+    return any(role.startswith(_KEEPS) for role in mount.roles)
 
 
 def _space(facts: CheckFacts, limits: Limits) -> Findings:
-    seen = facts.have(needs.FILE_SYSTEMS)
-    for place in seen.file_systems:
-        used = place.total_bytes - place.free_bytes
-        whole = used + place.available_bytes
-        if whole <= 0:
+    sample = facts.have(needs.FILE_SYSTEMS)
+    for file_system in sample.file_systems:
+        used = file_system.total_bytes - file_system.free_bytes
+        usable = used + file_system.available_bytes
+        if usable <= 0:
             continue
-        percent = 100 * used / whole
+        percent = 100 * used / usable
         if percent < limits["warning"]:
             continue
         yield Finding(
             severity=Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            says=f"{place.mount} is {share(percent)} full, {about(place.available_bytes)} are left",
+            says=f"{file_system.mount} is {share(percent)} full, {about(file_system.available_bytes)} are left",
             evidence=(
-                Evidence(f"{about(used)} of {about(whole)} used", "statvfs(3) f_blocks, f_bfree, f_bavail"),
-                Evidence(f"holds {_roles(place)} ({place.kind} on {place.source})", "/proc/PID/mountinfo"),
+                Evidence(f"{about(used)} of {about(usable)} used", "statvfs(3) f_blocks, f_bfree, f_bavail"),
+                Evidence(
+                    f"holds {_roles(file_system)} ({file_system.kind} on {file_system.source})", "/proc/PID/mountinfo"
+                ),
             ),
             fix=words(
                 "free space or enlarge the volume; never delete files in pg_wal: slots, archiving and wal_keep_size "
                 "need them"
             ),
-            subject=place.mount,
+            subject=file_system.mount,
         )
-    for silent in seen.unanswered:
+    for silent in sample.unanswered:
         yield Unknown(silent)
 
 
 def _inodes(facts: CheckFacts, limits: Limits) -> Findings:
-    for place in facts.have(needs.FILE_SYSTEMS).file_systems:
-        if not place.inodes:
+    for file_system in facts.have(needs.FILE_SYSTEMS).file_systems:
+        if not file_system.inodes:
             continue
-        percent = 100 * (place.inodes - place.inodes_free) / place.inodes
+        percent = 100 * (file_system.inodes - file_system.inodes_free) / file_system.inodes
         if percent < limits["warning"]:
             continue
         yield Finding(
             severity=Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            says=f"{share(percent)} of the inodes of {place.mount} are used: no file can be created despite free space",
+            says=f"{share(percent)} of the inodes of {file_system.mount} are used: no file can be created "
+            "despite free space",
             evidence=(
-                Evidence(f"{place.inodes_free} of {place.inodes} are left", "statvfs(3) f_files, f_favail"),
-                Evidence(f"holds {_roles(place)}", "/proc/PID/mountinfo"),
+                Evidence(f"{file_system.inodes_free} of {file_system.inodes} are left", "statvfs(3) f_files, f_favail"),
+                Evidence(f"holds {_roles(file_system)}", "/proc/PID/mountinfo"),
             ),
             fix=words("remove the source of many small files, or recreate the file system with more inodes"),
-            subject=place.mount,
+            subject=file_system.mount,
         )
 
 
 def _kind(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _unplaced(facts)
-    for place in (*_mounts(facts), *_archives(facts)):
-        kind = place.kind_below if place.kind_below in (_MEMORY | _LAYERED | NETWORK_KINDS) else place.kind
-        if kind in _USUAL or (not _keeps(place) and kind not in _MEMORY):
+    for mount in (*_mounts(facts), *_archives(facts)):
+        kind = mount.kind_below if mount.kind_below in (_MEMORY | _LAYERED | NETWORK_KINDS) else mount.kind
+        if kind in _USUAL or (not _keeps(mount) and kind not in _MEMORY):
             continue
         severity, meaning, do = _judged(kind)
-        on = place.kind if kind == place.kind else f"{place.kind} of a device that is made of {kind}"
+        on = mount.kind if kind == mount.kind else f"{mount.kind} of a device that is made of {kind}"
         yield Finding(
             severity=severity,
-            says=f"{_roles(place)} on {on}: {meaning}",
-            evidence=(Evidence(f"{place.point} is {place.kind} on {place.source}", "/proc/PID/mountinfo"),),
+            says=f"{_roles(mount)} on {on}: {meaning}",
+            evidence=(Evidence(f"{mount.point} is {mount.kind} on {mount.source}", "/proc/PID/mountinfo"),),
             fix=words(do),
-            subject=place.point,
+            subject=mount.point,
         )
 
 
@@ -130,49 +133,49 @@ def _judged(kind: str) -> tuple[Severity, str, str]:
 
 def _options(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _unplaced(facts)
-    for place in _mounts(facts):
-        options = frozenset(place.options)
-        evidence = (Evidence(f"{place.point}: {','.join(place.options)}", "/proc/PID/mountinfo"),)
+    for mount in _mounts(facts):
+        options = frozenset(mount.options)
+        evidence = (Evidence(f"{mount.point}: {','.join(mount.options)}", "/proc/PID/mountinfo"),)
         if unsafe := sorted(options & _NO_BARRIERS):
             yield Finding(
                 severity=Severity.CRITICAL,
                 says=(
-                    f"{place.point} is mounted {unsafe[0]}: fsync does not reach the disk, a power failure "
+                    f"{mount.point} is mounted {unsafe[0]}: fsync does not reach the disk, a power failure "
                     "corrupts data"
                 ),
                 evidence=evidence,
-                fix=mount_again(place.point, "barrier", unsafe[0]),
-                subject=f"{place.point} {unsafe[0]}",
+                fix=mount_again(mount.point, "barrier", unsafe[0]),
+                subject=f"{mount.point} {unsafe[0]}",
             )  # fmt: skip
         if "ro" in options:
             yield Finding(
                 severity=Severity.CRITICAL,
-                says=f"{place.point} is read-only: no WAL and no page can be written there",
+                says=f"{mount.point} is read-only: no WAL and no page can be written there",
                 evidence=evidence,
                 fix=words("read the kernel's log (an I/O error makes ext4 read-only), repair it, then mount it anew"),
-                subject=f"{place.point} ro",
+                subject=f"{mount.point} ro",
             )  # fmt: skip
-        if place.kind in NETWORK_KINDS and options & _GIVES_UP:
+        if mount.kind in NETWORK_KINDS and options & _GIVES_UP:
             yield Finding(
                 severity=Severity.HIGH,
-                says=f"{place.point} is mounted soft: a write that the network delays fails, and can damage data",
+                says=f"{mount.point} is mounted soft: a write that the network delays fails, and can damage data",
                 evidence=evidence,
                 fix=words("stop the server, and mount it hard (also in /etc/fstab)", "mount it soft again"),
-                subject=f"{place.point} soft",
+                subject=f"{mount.point} soft",
             )  # fmt: skip
         if "sync" in options:
             yield Finding(
                 severity=Severity.WARNING,
-                says=f"{place.point} is mounted sync: every write waits for the disk, not only commits",
-                evidence=evidence, fix=mount_again(place.point, "async", "sync"), subject=f"{place.point} sync",
+                says=f"{mount.point} is mounted sync: every write waits for the disk, not only commits",
+                evidence=evidence, fix=mount_again(mount.point, "async", "sync"), subject=f"{mount.point} sync",
             )  # fmt: skip
         if "strictatime" in options or not options & {"relatime", "noatime", "lazytime"}:
             yield Finding(
                 severity=Severity.INFO,
-                says=f"{place.point} records the time of every read",
+                says=f"{mount.point} records the time of every read",
                 evidence=evidence,
-                fix=mount_again(place.point, "noatime", "strictatime"),
-                subject=f"{place.point} atime",
+                fix=mount_again(mount.point, "noatime", "strictatime"),
+                subject=f"{mount.point} atime",
             )  # fmt: skip
 
 
@@ -202,10 +205,12 @@ def _read_ahead(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         path = f"/sys/block/{queue.name}/queue/read_ahead_kb"
         better = "4096" if queue.rotational and not queue.virtual else "512"
-        said = "sequential scans wait for each request" if now < limits["low"] else "single reads fetch unneeded data"
+        consequence = (
+            "sequential scans wait for each request" if now < limits["low"] else "single reads fetch unneeded data"
+        )
         yield Finding(
             severity=Severity.WARNING,
-            says=f"{queue.name} reads {now} kB ahead: {said}",
+            says=f"{queue.name} reads {now} kB ahead: {consequence}",
             evidence=(Evidence(f"read_ahead_kb {now}", path),),
             fix=kernel_file(path, better, str(now), _BOOT, f"{queue.name}/read_ahead_kb"),
             subject=queue.name,
@@ -218,17 +223,17 @@ def _mounts(facts: CheckFacts) -> tuple[MountPoint, ...]:
     Raises:
         Missing: None is known.
     """
-    found = facts.have(needs.MACHINE).mounts
-    if not found:
+    mounts = facts.have(needs.MACHINE).mounts
+    if not mounts:
         raise Missing("mounts", _NOT_PLACED)
-    return tuple(place for place in found if _keeps(place))
+    return tuple(mount for mount in mounts if _keeps(mount))
 
 
 def _archives(facts: CheckFacts) -> Iterator[MountPoint]:
     """Yield mounts that hold the archive of WAL and nothing else that must not be lost."""
-    for place in facts.have(needs.MACHINE).mounts:
-        if ARCHIVE in place.roles and not _keeps(place):
-            yield place
+    for mount in facts.have(needs.MACHINE).mounts:
+        if ARCHIVE in mount.roles and not _keeps(mount):
+            yield mount
 
 
 def _unplaced(facts: CheckFacts) -> Iterator[Unknown]:
@@ -245,10 +250,10 @@ def _own_queues(facts: CheckFacts) -> list[Queue]:
     Raises:
         Missing: None is known.
     """
-    found = facts.have(needs.MACHINE).queues
-    if not found:
+    queues = facts.have(needs.MACHINE).queues
+    if not queues:
         raise Missing("disks", _NOT_PLACED)
-    return [queue for queue in found if not queue.stacked]
+    return [queue for queue in queues if not queue.stacked]
 
 
 def _together(facts: CheckFacts, limits: Limits) -> Findings:
@@ -266,17 +271,19 @@ def _together(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _flushes(facts: CheckFacts, limits: Limits) -> Findings:
     measured = facts.have(needs.MEASURED)
-    found = next((each for each in measured.ceilings if each.id == "wal-flush-p99"), None)
-    if found is None:
-        yield Unknown(next((f"{id_}: {why}" for id_, why in measured.missing if id_ == "wal-flushes"), "not measured"))
+    flush = next((limit for limit in measured.ceilings if limit.id == "wal-flush-p99"), None)
+    if flush is None:
+        yield Unknown(
+            next((f"{id_}: {reason}" for id_, reason in measured.missing if id_ == "wal-flushes"), "not measured")
+        )
         return
-    if found.value <= limits["warning"]:
+    if flush.value <= limits["warning"]:
         return
     yield Finding(
-        severity=Severity.HIGH if found.value > limits["high"] else Severity.WARNING,
-        says=f"one flush of WAL in a hundred takes {found.value:.1f} ms or more, and so do the commits that wait for "
+        severity=Severity.HIGH if flush.value > limits["high"] else Severity.WARNING,
+        says=f"one flush of WAL in a hundred takes {flush.value:.1f} ms or more, and so do the commits that wait for "
         "it",
-        evidence=(Evidence(found.says, found.source),),
+        evidence=(Evidence(flush.says, flush.source),),
         fix=words("a device with a write cache that survives a power failure, or an unshared one, for pg_wal"),
     )
 

@@ -40,10 +40,10 @@ def _fsync(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
-    window_s = known.number("wal_writer_delay") * _DELAYS_LOST
+    parameters = needs.parameters(facts)
+    window_s = parameters.number("wal_writer_delay") * _DELAYS_LOST
     consequence = f"a crash of the server loses commits of the last {duration(window_s)} that clients regard as safe"
-    row = known.row("synchronous_commit")
+    row = parameters.row("synchronous_commit")
     if row.setting == "off":
         yield Finding(
             severity=Severity.WARNING,
@@ -54,9 +54,9 @@ def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Findings:
             ),
             fix=set_parameter(row, "on"),
         )
-    for found in scoped(facts, {"synchronous_commit"}):
-        if found.is_off:
-            yield scoped_finding(found, Severity.INFO, consequence)
+    for assignment in scoped(facts, {"synchronous_commit"}):
+        if assignment.is_off:
+            yield scoped_finding(assignment, Severity.INFO, consequence)
 
 
 def _checksums(facts: CheckFacts, limits: Limits) -> Findings:
@@ -98,7 +98,7 @@ _DAMAGE: Final = tuple(
         name,
         "off",
         "the server silently skips damaged pages, and the damage spreads into backups",
-        words=("on",),
+        texts=("on",),
         severity=Severity.CRITICAL,
     )
     for name in ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")
@@ -108,17 +108,17 @@ _AFTER_FAILURE: Final = (
         "data_sync_retry",
         "off",
         "the kernel drops pages that it failed to write, and the next flush says that all is well",
-        words=("on",),
+        texts=("on",),
         severity=Severity.CRITICAL,
     ),
     Bound(
         "restart_after_crash",
         "on",
         "the server stays down after one backend crashed, unless a cluster manager starts it",
-        words=("off",),
+        texts=("off",),
     ),
     Bound(
-        "wal_consistency_checking", "", "the WAL holds every page twice, for tests of the server itself", words=("all",)
+        "wal_consistency_checking", "", "the WAL holds every page twice, for tests of the server itself", texts=("all",)
     ),
 )
 

@@ -20,8 +20,10 @@ _PGBENCH: Final = "pgbench"
 
 def _clients(facts: CheckFacts) -> Counter[str]:
     """Sessions of pgbench now, by database."""
-    found = client_backends(facts.have(needs.ACTIVITY))
-    return Counter(each.datname or "" for each in found if (each.application_name or "").startswith(_PGBENCH))
+    backends = client_backends(facts.have(needs.ACTIVITY))
+    return Counter(
+        backend.datname or "" for backend in backends if (backend.application_name or "").startswith(_PGBENCH)
+    )
 
 
 def _scale(facts: CheckFacts, limits: Limits) -> Findings:
@@ -66,9 +68,9 @@ def _competing(facts: CheckFacts, limits: Limits) -> Findings:
     measured = sum(_clients(facts).values()) > 0
     severity = Severity.WARNING if measured else Severity.INFO
     working = [
-        each
-        for each in client_backends(facts.have(needs.ACTIVITY))
-        if each.state in WORKING and not (each.application_name or "").startswith(_PGBENCH)
+        backend
+        for backend in client_backends(facts.have(needs.ACTIVITY))
+        if backend.state in WORKING and not (backend.application_name or "").startswith(_PGBENCH)
     ]
     if measured and len(working) > limits["sessions"]:
         yield Finding(

@@ -52,7 +52,7 @@ def _invalid(facts: CheckFacts, limits: Limits) -> Findings:
                 "change "
                 "maintains it",
                 evidence=(Evidence(f"{index.schema}.{index.name}: indisvalid false", "pg_index.indisvalid"),),
-                fix=_mended(database, index),
+                fix=_mended_index(database, index),
                 subject=_named(database, index),
             )
 
@@ -60,7 +60,7 @@ def _invalid(facts: CheckFacts, limits: Limits) -> Findings:
 _PARTITIONED: Final = Condition(
     kind="partitioned index",
     one="index of a partitioned table is invalid",
-    many="indexes of partitioned tables are invalid",
+    several="indexes of partitioned tables are invalid",
     so="at least one partition has no part of it, and its queries read that partition whole",
     source="pg_index.indisvalid",
     advice="CREATE INDEX CONCURRENTLY on each partition without it, then ALTER INDEX … ATTACH PARTITION; the last one "
@@ -75,23 +75,23 @@ def _invalid_ones(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _OF_PARTITIONED(facts, limits)
 
 
-def _mended(database: str, index: IndexState) -> Fix:
+def _mended_index(database: str, index: IndexState) -> Fix:
     if _LEFT_OVER.search(index.name):
         # No query uses it, and making it again fails as REINDEX did.
         return in_database(
             database,
-            _dropping(index),
+            _drop_statement(index),
             NOTHING_TO_UNDO,
             "a leftover of REINDEX CONCURRENTLY; the index itself has another name",
         )
     mend = composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index))
     if index.is_unique or index.computes:
         reasons = ("duplicates", index.is_unique), ("rows on which its expression or condition fails", index.computes)
-        why = " and the ".join(reason for reason, may_be in reasons if may_be)
+        obstacles = " and the ".join(reason for reason, may_be in reasons if may_be)
         return words(
-            f"In database {quoted(database)}: remove the {why} from {index.table_name}, then {mend} With them it "
-            f"fails and leaves one more invalid index. If the index is not needed:  {_dropping(index)}",
-            _made_again(index),
+            f"In database {quoted(database)}: remove the {obstacles} from {index.table_name}, then {mend} With them it "
+            f"fails and leaves one more invalid index. If the index is not needed:  {_drop_statement(index)}",
+            _create_again(index),
         )
     return in_database(database, mend, remark="drop it if it is not needed")
 
@@ -138,12 +138,12 @@ def _unused(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _foreign_keys(facts: CheckFacts, limits: Limits) -> Findings:
-    given: set[tuple[str, str, str]] = set()
+    used_names: set[tuple[str, str, str]] = set()
     for database, key in facts.have(FOREIGN_KEYS):
         if key.tuples >= limits["rows"]:
             columns = ", ".join(key.columns)
-            name = next((name for name in key.free_names if (database, key.schema, name) not in given), "")
-            given.add((database, key.schema, name))
+            name = next((name for name in key.free_names if (database, key.schema, name) not in used_names), "")
+            used_names.add((database, key.schema, name))
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"{database}: {key.schema}.{key.table_name} {key.name}: no index on {columns}, so a delete in "
@@ -174,28 +174,28 @@ def _index_for(database: str, key: BareForeignKey, name: str) -> Fix:
 def _drop(database: str, index: IndexState, remark: str = "") -> Fix:
     return in_database(
         database,
-        _dropping(index),
-        _made_again(index),
+        _drop_statement(index),
+        _create_again(index),
         remark,
     )
 
 
-def _dropping(index: IndexState) -> str:
+def _drop_statement(index: IndexState) -> str:
     return composed("DROP INDEX CONCURRENTLY {index};", index=_identifier(index))
 
 
-def _made_again(index: IndexState) -> str:
+def _create_again(index: IndexState) -> str:
     """What makes it as it was, in its tablespace; "" when it is gone by now."""
     if index.definition is None:
         return ""
     if MASK in index.definition:
-        shown = composed("SELECT pg_get_indexdef({name}::regclass);", name=literal(_identifier(index)))
-        return f"-- its definition may hold a secret and is not shown: before dropping it, note {shown}"
-    made = f"{unmistakable(_concurrently(index.definition))};"
+        query = composed("SELECT pg_get_indexdef({name}::regclass);", name=literal(_identifier(index)))
+        return f"-- its definition may hold a secret and is not shown: before dropping it, note {query}"
+    create = f"{unmistakable(_concurrently(index.definition))};"
     if index.tablespace is None:
-        return made
-    place = composed("SET default_tablespace = {place};", place=literal(index.tablespace))
-    return f"{place}\n{made}\nRESET default_tablespace;"
+        return create
+    set_tablespace = composed("SET default_tablespace = {place};", place=literal(index.tablespace))
+    return f"{set_tablespace}\n{create}\nRESET default_tablespace;"
 
 
 def _concurrently(definition: str) -> str:
@@ -289,9 +289,9 @@ def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Fix 
         )
     if not column.used_by:
         return None
-    shown = shortened(map(unmistakable, column.used_by), _SHOWN_USERS)
+    users = shortened(map(unmistakable, column.used_by), _SHOWN_USERS)
     return words(
-        f"In database {quoted(database)}: the type of {name} cannot change while {shown} depends on it. Drop it, then "
+        f"In database {quoted(database)}: the type of {name} cannot change while {users} depends on it. Drop it, then "
         f"{' '.join(do.splitlines())} and recreate it."
     )
 

@@ -38,12 +38,12 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Findings:
     mode = number(facts, "vm.overcommit_memory")
     if mode == 2:
         return
-    said = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
+    promise = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
     share_promised, evidence = promised(facts)
     little = share_promised is not None and share_promised < limits["percent"]
     yield Finding(
         severity=Severity.INFO if mode == 0 and little else Severity.WARNING,
-        says=f"the kernel {said}: its OOM killer may end the server"
+        says=f"the kernel {promise}: its OOM killer may end the server"
         + ("" if share_promised is None else f"; {share(share_promised)} of memory and swap is promised now"),
         evidence=(_sysctl("vm.overcommit_memory", mode), *evidence),
         fix=_with_limit_before(
@@ -57,39 +57,39 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Findings:
 
 def promised(facts: CheckFacts) -> tuple[float | None, tuple[Evidence, ...]]:
     """Per cent of memory and swap, outside huge pages, that processes have been promised; None where it is not seen."""
-    seen = needs.MEMORY.of(facts)
-    if isinstance(seen, Unavailable) or seen.committed_bytes is None:
+    sample = needs.MEMORY.of(facts)
+    if isinstance(sample, Unavailable) or sample.committed_bytes is None:
         return None, ()
-    huge = sum(pool.total * pool.page_bytes for pool in seen.huge_pages)
-    whole = seen.total_bytes - huge + (seen.swap_total_bytes or 0)
-    limit = "" if seen.commit_limit_bytes is None else f", CommitLimit {about(seen.commit_limit_bytes)}"
-    says = f"Committed_AS {about(seen.committed_bytes)}{limit}, {about(whole)} of memory and swap"
-    return 100 * seen.committed_bytes / max(whole, 1), (Evidence(says, "/proc/meminfo"),)
+    huge = sum(pool.total * pool.page_bytes for pool in sample.huge_pages)
+    total = sample.total_bytes - huge + (sample.swap_total_bytes or 0)
+    limit = "" if sample.commit_limit_bytes is None else f", CommitLimit {about(sample.commit_limit_bytes)}"
+    says = f"Committed_AS {about(sample.committed_bytes)}{limit}, {about(total)} of memory and swap"
+    return 100 * sample.committed_bytes / max(total, 1), (Evidence(says, "/proc/meminfo"),)
 
 
 def _commit_limit(facts: CheckFacts, limits: Limits) -> Findings:
     if number(facts, "vm.overcommit_memory") != 2:
         return
-    seen = facts.have(needs.MEMORY)
-    huge = sum(pool.total * pool.page_bytes for pool in seen.huge_pages)
-    usable = seen.total_bytes - huge
-    limit = figure(facts, "host.memory.commit_limit", seen.commit_limit_bytes)
-    committed = figure(facts, "host.memory.committed", seen.committed_bytes)
-    swap = figure(facts, "host.swap.used", seen.swap_total_bytes)
+    sample = facts.have(needs.MEMORY)
+    huge = sum(pool.total * pool.page_bytes for pool in sample.huge_pages)
+    usable = sample.total_bytes - huge
+    limit = figure(facts, "host.memory.commit_limit", sample.commit_limit_bytes)
+    committed = figure(facts, "host.memory.committed", sample.committed_bytes)
+    swap = figure(facts, "host.swap.used", sample.swap_total_bytes)
     evidence = (
         Evidence(f"CommitLimit {about(limit)}, Committed_AS {about(committed)}", "/proc/meminfo"),
         Evidence(
-            f"{about(seen.total_bytes)} of memory, {about(huge)} of it huge pages, {about(swap)} swap",
+            f"{about(sample.total_bytes)} of memory, {about(huge)} of it huge pages, {about(swap)} swap",
             "MemTotal, HugePages_Total, SwapTotal of /proc/meminfo",
         ),
         Evidence("CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap", "overcommit-accounting.rst"),
     )
     raise_it = _with_limit_before(advised_setting(facts, _RATIO), facts)
-    left = 100 * (limit - committed) / limit if limit > 0 else 0.0
-    if left < limits["headroom"]:
+    left_percent = 100 * (limit - committed) / limit if limit > 0 else 0.0
+    if left_percent < limits["headroom"]:
         yield Finding(
             severity=Severity.HIGH,
-            says=f"{share(left)} of CommitLimit is left: statements fail with out of memory",
+            says=f"{share(left_percent)} of CommitLimit is left: statements fail with out of memory",
             evidence=evidence, fix=raise_it,
         )  # fmt: skip
     elif 100 * limit < limits["usable"] * usable:
@@ -132,17 +132,19 @@ def _swappiness(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _dirty(facts: CheckFacts, limits: Limits) -> Findings:
-    seen = facts.have(needs.MEMORY)
-    given = number(facts, "vm.dirty_background_bytes")
+    sample = facts.have(needs.MEMORY)
+    configured = number(facts, "vm.dirty_background_bytes")
     ratio = number(facts, "vm.dirty_background_ratio")
     # The kernel takes the ratio of what can be dirty: free memory and file cache, not all of it.
-    cached = figure(facts, "host.memory.cache", seen.cached_bytes)
-    room = seen.free_bytes + max(cached - figure(facts, "host.memory.shared", seen.shmem_bytes), 0)
-    size = given or room * ratio / 100
+    cached = figure(facts, "host.memory.cache", sample.cached_bytes)
+    room = sample.free_bytes + max(cached - figure(facts, "host.memory.shared", sample.shmem_bytes), 0)
+    size = configured or room * ratio / 100
     if size <= limits["warning"]:
         return
-    said = (
-        f"vm.dirty_background_bytes {given}" if given else f"{ratio} % of {about(room)} of free memory and file cache"
+    limit_text = (
+        f"vm.dirty_background_bytes {configured}"
+        if configured
+        else f"{ratio} % of {about(room)} of free memory and file cache"
     )
     fix = advised_setting(facts, "vm.dirty_background_bytes")
     is_large, early = size > limits["high"], _flushed_early(facts, limits["warning"])
@@ -153,9 +155,11 @@ def _dirty(facts: CheckFacts, limits: Limits) -> Findings:
         + ("; the server has its own written earlier" if early else ""),
         evidence=(
             *early,
-            Evidence(said, "/proc/sys/vm/dirty_background_bytes, /proc/sys/vm/dirty_background_ratio, /proc/meminfo"),
+            Evidence(
+                limit_text, "/proc/sys/vm/dirty_background_bytes, /proc/sys/vm/dirty_background_ratio, /proc/meminfo"
+            ),
         ),
-        fix=replace(fix, undo=fix.undo.replace(f"bytes={given}", f"ratio={ratio}")) if not given else fix,
+        fix=replace(fix, undo=fix.undo.replace(f"bytes={configured}", f"ratio={ratio}")) if not configured else fix,
     )
 
 
@@ -167,8 +171,8 @@ def _flushed_early(facts: CheckFacts, most_bytes: float) -> tuple[Evidence, ...]
     rows = [needs.Parameters(sample).visible(name) for name in _FLUSHES]
     if not all(row is not None and row.setting != "0" for row in rows):
         return ()
-    shown = ", ".join(f"{row.name} {row.shown}" for row in rows if row is not None)
-    return (Evidence(f"{shown}; {about(dirty_bytes)} dirty now", "pg_settings.setting, /proc/meminfo"),)
+    settings = ", ".join(f"{row.name} {row.shown}" for row in rows if row is not None)
+    return (Evidence(f"{settings}; {about(dirty_bytes)} dirty now", "pg_settings.setting, /proc/meminfo"),)
 
 
 def _swapping(facts: CheckFacts, limits: Limits) -> Findings:

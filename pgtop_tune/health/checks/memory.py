@@ -58,8 +58,8 @@ def _use(server: Parameters, facts: CheckFacts, limit_bytes: int, pages: HugePag
 
 def autovacuum_bytes(server: Parameters) -> float:
     """What one autovacuum worker may take: autovacuum_work_mem, maintenance_work_mem where that is -1."""
-    own = server.number("autovacuum_work_mem")
-    return server.number("maintenance_work_mem") if own < 0 else own
+    own_bytes = server.number("autovacuum_work_mem")
+    return server.number("maintenance_work_mem") if own_bytes < 0 else own_bytes
 
 
 def _rule(facts: CheckFacts, limits: Limits) -> Findings:
@@ -83,7 +83,7 @@ def _rule(facts: CheckFacts, limits: Limits) -> Findings:
             _pages_evidence(pages),
             *beside,
         ),
-        fix=_less(facts, terms, limits),
+        fix=_less_memory(facts, terms, limits),
     )
 
 
@@ -96,8 +96,8 @@ def _terms(server: Parameters, facts: CheckFacts) -> tuple[Term, ...]:
 
 
 def _pages_evidence(pages: HugePageUse) -> Evidence:
-    said = {True: "in huge pages", False: "without huge pages", None: "perhaps in huge pages"}
-    return Evidence(f"shared memory {said[pages.used]}", pages.source)
+    texts = {True: "in huge pages", False: "without huge pages", None: "perhaps in huge pages"}
+    return Evidence(f"shared memory {texts[pages.used]}", pages.source)
 
 
 def _by(percent: float, limits: Limits) -> Severity | None:
@@ -111,10 +111,10 @@ def _by(percent: float, limits: Limits) -> Severity | None:
     return None
 
 
-def _less(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fix:
+def _less_memory(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fix:
     """Return what is advised to be lower, of the largest term first."""
     names = tuple(dict.fromkeys(name for term in terms for name in _OF_TERM.get(term.what, ())))
-    fix = _ending(facts, names, lambda changed: _is_within(facts, changed, limits))
+    fix = _lowering(facts, names, lambda changed: _is_within(facts, changed, limits))
     if fix is not None:
         return fix
     lower = ", ".join(f"{name}={value}" for name in names if (value := _lower(facts, name)) is not None)
@@ -122,7 +122,7 @@ def _less(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fix:
     return words(f"Set {lower}; that is not enough: {enough}." if lower else f"{enough.capitalize()}.")
 
 
-def _ending(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameters], bool]) -> Fix | None:
+def _lowering(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameters], bool]) -> Fix | None:
     """Lower values that end a finding: one parameter where that will do, else as few as will; None where none do.
 
     Args:
@@ -256,14 +256,14 @@ def _cache_fix(facts: CheckFacts, limit_bytes: float) -> Fix:
     def ends(changed: Parameters) -> bool:
         return changed.number("shared_buffers") <= changed.number("effective_cache_size") <= limit_bytes
 
-    lower = _ending(facts, ("shared_buffers",), ends)
+    lower = _lowering(facts, ("shared_buffers",), ends)
     return lower or words("Lower shared_buffers first (MEM-02): a cache cannot be smaller than that.")
 
 
 def _autovacuum(facts: CheckFacts, limits: Limits) -> Findings:
     server, there = needs.parameters(facts), memory(facts)
-    workers, each = server.whole("autovacuum_max_workers"), autovacuum_bytes(server)
-    percent = 100 * workers * each / there.limit_bytes
+    workers, worker_bytes = server.whole("autovacuum_max_workers"), autovacuum_bytes(server)
+    percent = 100 * workers * worker_bytes / there.limit_bytes
     severity = _by(percent, limits)
     if severity is None:
         return
@@ -276,10 +276,12 @@ def _autovacuum(facts: CheckFacts, limits: Limits) -> Findings:
         severity=severity,
         says=f"autovacuum may use {share_of(percent, 'the memory')}",
         evidence=(
-            Evidence(f"{workers} workers × {about(each)} = {about(workers * each)}", "pg_settings.setting"),
+            Evidence(
+                f"{workers} workers × {about(worker_bytes)} = {about(workers * worker_bytes)}", "pg_settings.setting"
+            ),
             there.evidence,
         ),
-        fix=_ending(facts, _OF_TERM[memory_rule.AUTOVACUUM], is_within)
+        fix=_lowering(facts, _OF_TERM[memory_rule.AUTOVACUUM], is_within)
         or words("Allow fewer workers (autovacuum_max_workers), or less maintenance_work_mem."),
     )
 
@@ -294,18 +296,18 @@ def _page_tables(facts: CheckFacts, limits: Limits) -> Findings:
         return
     connections, buffers = server.whole("max_connections"), server.number("shared_buffers")
     page_bytes = kernel_page_bytes(facts)
-    each = page_tables_bytes(buffers, page_bytes)
-    percent = 100 * connections * each / there.limit_bytes
+    table_bytes = page_tables_bytes(buffers, page_bytes)
+    percent = 100 * connections * table_bytes / there.limit_bytes
     severity = _by(percent, limits)
     if severity is None:
         return
     yield Finding(
         severity=severity,
-        says=f"page tables may use {about(connections * each)}, {share_of(percent, 'the memory')}",
+        says=f"page tables may use {about(connections * table_bytes)}, {share_of(percent, 'the memory')}",
         evidence=(
             Evidence(
                 f"{connections} connections × shared_buffers {about(buffers)} ÷ {about(page_bytes)} × 8 bytes = "
-                f"{about(each)} each",
+                f"{about(table_bytes)} each",
                 "pg_settings, 8 bytes a page",
             ),
             there.evidence,
@@ -351,7 +353,7 @@ def _temp_files(facts: CheckFacts, limits: Limits) -> Findings:
             Evidence(
                 ", ".join(
                     f"{row.datname}: {row.temp_files} files, {about(row.temp_bytes)} in {hours:.1f} h"
-                    for row, hours in sorted(old, key=lambda each: -each[0].temp_bytes / each[1])[:_SHOWN]
+                    for row, hours in sorted(old, key=lambda pair: -pair[0].temp_bytes / pair[1])[:_SHOWN]
                 ),
                 "pg_stat_database.temp_files, temp_bytes since stats_reset",
             ),

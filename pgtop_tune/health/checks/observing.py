@@ -37,7 +37,7 @@ _EXTENSIONS_MOST: Final = 50
 """So many of a database are asked for."""
 _DEVELOPER: Final = (
     *(
-        Bound(name, "off", "every statement writes to the log", words=("on",))
+        Bound(name, "off", "every statement writes to the log", texts=("on",))
         for name in (
             "log_parser_stats",
             "log_planner_stats",
@@ -53,7 +53,7 @@ _DEVELOPER: Final = (
         "log_min_messages",
         "warning",
         "the server logs each of its steps",
-        judged=lambda known, row: any(level.startswith("debug") for level in message_levels(row.setting)),
+        judged=lambda parameters, row: any(level.startswith("debug") for level in message_levels(row.setting)),
     ),
 )
 _DURATIONS: Final = ("log_min_duration_statement", "log_min_duration_sample")
@@ -72,41 +72,46 @@ def _log_statement(facts: CheckFacts, limits: Limits) -> Findings:
             evidence=(setting(facts, "log_statement", "log_destination"),),
             fix=set_parameter(row, "ddl"),
         )
-    for found in scoped(facts, {"log_statement"}):
-        if found.value.lower() in _STATEMENTS:
-            yield scoped_finding(found, Severity.WARNING, _DISTORTS)
+    for assignment in scoped(facts, {"log_statement"}):
+        if assignment.value.lower() in _STATEMENTS:
+            yield scoped_finding(assignment, Severity.WARNING, _DISTORTS)
 
 
 def _log_duration(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
+    parameters = needs.parameters(facts)
     for name in _DURATIONS:
-        limit_s = known.number(name)
+        limit_s = parameters.number(name)
         sampled = name.endswith("sample")
-        if limit_s < 0 or limit_s >= limits["seconds"] or (sampled and known.number("log_statement_sample_rate") == 0):
+        if (
+            limit_s < 0
+            or limit_s >= limits["seconds"]
+            or (sampled and parameters.number("log_statement_sample_rate") == 0)
+        ):
             continue
         yield Finding(
             severity=Severity.WARNING,
-            says=f"{name} is {known.shown(name)}: under load most statements are logged",
+            says=f"{name} is {parameters.shown(name)}: under load most statements are logged",
             evidence=(setting(facts, name, "log_destination"),),
-            fix=set_parameter(known.row(name), "-1") if sampled else advised_or(facts, name, "1s"),
+            fix=set_parameter(parameters.row(name), "-1") if sampled else advised_or(facts, name, "1s"),
             subject=name,
         )
-    if known.find(_SAMPLED) is not None and known.number(_SAMPLED) > limits["share"]:
+    if parameters.find(_SAMPLED) is not None and parameters.number(_SAMPLED) > limits["share"]:
         yield Finding(
             severity=Severity.WARNING,
-            says=f"{_SAMPLED} is {known.shown(_SAMPLED)}: each statement of that share of all transactions is logged",
+            says=f"{_SAMPLED} is {parameters.shown(_SAMPLED)}: each statement of that share of all "
+            "transactions is logged",
             evidence=(setting(facts, _SAMPLED, "log_destination"),),
-            fix=set_parameter(known.row(_SAMPLED), "0"),
+            fix=set_parameter(parameters.row(_SAMPLED), "0"),
             subject=_SAMPLED,
         )
 
 
 def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
-    limit = known.find("auto_explain.log_min_duration")
-    if limit is None or known.number("auto_explain.log_min_duration") < 0:
+    parameters = needs.parameters(facts)
+    limit = parameters.find("auto_explain.log_min_duration")
+    if limit is None or parameters.number("auto_explain.log_min_duration") < 0:
         return
-    analyze, timing = known.on("auto_explain.log_analyze"), known.on("auto_explain.log_timing")
+    analyze, timing = parameters.on("auto_explain.log_analyze"), parameters.on("auto_explain.log_timing")
     if analyze and timing:
         yield Finding(
             severity=Severity.WARNING,
@@ -114,10 +119,10 @@ def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
             evidence=(
                 setting(facts, "auto_explain.log_analyze", "auto_explain.log_timing", "auto_explain.log_min_duration"),
             ),
-            fix=set_parameter(known.row("auto_explain.log_timing"), "off"),
+            fix=set_parameter(parameters.row("auto_explain.log_timing"), "off"),
             subject="log_timing",
         )
-    if known.number("auto_explain.log_min_duration") < limits["seconds"]:
+    if parameters.number("auto_explain.log_min_duration") < limits["seconds"]:
         yield Finding(
             severity=Severity.WARNING,
             says=f"auto_explain.log_min_duration is {limit.shown}: under load most plans are logged",
@@ -129,8 +134,8 @@ def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _io_timing(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("track_io_timing")
-    known = advice_facts(facts)
-    clock_ns = None if known is None else known.clock_ns
+    server = advice_facts(facts)
+    clock_ns = None if server is None else server.clock_ns
     dear = clock_ns is not None and clock_ns > limits["nanoseconds"]
     cost = () if clock_ns is None else (Evidence(f"{clock_ns:.0f} ns to read the clock", "--measure"),)
     if row.setting == "off" and not dear:
@@ -150,10 +155,10 @@ def _io_timing(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _statements(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
-    track, queries = known.find("pg_stat_statements.track"), known.row("compute_query_id")
+    parameters = needs.parameters(facts)
+    track, queries = parameters.find("pg_stat_statements.track"), parameters.row("compute_query_id")
     if track is None:
-        library = known.visible("shared_preload_libraries")
+        library = parameters.visible("shared_preload_libraries")
         yield Finding(
             severity=Severity.INFO,
             says="pg_stat_statements is not loaded: the cost of single statements is unknown",
@@ -169,10 +174,10 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
                 fix=advised_or(facts, row.name, better),
                 subject=row.name,
             )
-    for found in scoped(facts, {"compute_query_id", "pg_stat_statements.track"}) if track is not None else ():
-        if found.is_off or found.value.lower() == "none":
-            yield scoped_finding(found, Severity.INFO, "pg_stat_statements counts none of its statements")
-    planning = known.find("pg_stat_statements.track_planning")
+    for assignment in scoped(facts, {"compute_query_id", "pg_stat_statements.track"}) if track is not None else ():
+        if assignment.is_off or assignment.value.lower() == "none":
+            yield scoped_finding(assignment, Severity.INFO, "pg_stat_statements counts none of its statements")
+    planning = parameters.find("pg_stat_statements.track_planning")
     if planning is not None and planning.setting == "on":
         yield Finding(
             severity=Severity.WARNING,
@@ -181,7 +186,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
             fix=set_parameter(planning, "off"),
             subject="track_planning",
         )
-    yield from _created_nowhere(facts, known)
+    yield from _created_nowhere(facts, parameters)
 
 
 def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Findings:
@@ -195,7 +200,7 @@ def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Findings:
     extensions = facts.have(OBJECTS)
     rows = [row for _, row in extensions if row.kind == "extension"]
     created = {row.name[0] for row in rows}
-    home = "postgres" if "postgres" in extensions.asked or not extensions.asked else extensions.asked[0]
+    home = "postgres" if "postgres" in extensions.databases or not extensions.databases else extensions.databases[0]
     for name in names:
         if name in created:
             continue
@@ -208,7 +213,7 @@ def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Findings:
             says=f"{name} is loaded, and its extension is in no database: it counts, and nobody can read it",
             evidence=(
                 setting(facts, "shared_preload_libraries"),
-                Evidence(f"{len(extensions.asked)} databases without {name}", "pg_extension.extname"),
+                Evidence(f"{len(extensions.databases)} databases without {name}", "pg_extension.extname"),
             ),
             fix=in_database(home, do, undo, remark="on the primary" if on_standby(facts) else ""),
             subject=f"extension {name}",
@@ -234,9 +239,9 @@ _HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] =
 
 
 def _log_too_little(facts: CheckFacts, limits: Limits) -> Findings:
-    known: Parameters = needs.parameters(facts)
+    parameters: Parameters = needs.parameters(facts)
     for name, wrong, better, tells in _HELPFUL:
-        row = known.find(name)
+        row = parameters.find(name)
         if row is not None and wrong(row):
             yield Finding(
                 severity=Severity.INFO,

@@ -27,8 +27,8 @@ def _random(facts: CheckFacts, limits: Limits) -> Findings:
     if unsure:
         yield Unknown(f"{', '.join(unsure)} does not report whether it rotates (a virtual disk)")
         return
-    known = needs.parameters(facts)
-    cost = known.number("random_page_cost")
+    parameters = needs.parameters(facts)
+    cost = parameters.number("random_page_cost")
     turning = [queue.name for queue in queues if not queue.nvme and queue.rotational]
     if not turning and cost > limits["cost"]:
         yield Finding(
@@ -47,10 +47,10 @@ def _random(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _jit(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
+    parameters = needs.parameters(facts)
     advice = advice_facts(facts)
     reports = advice is not None and advice.workload is Workload.OLAP
-    if known.on("jit") and known.number("jit_above_cost") >= 0 and not reports:
+    if parameters.on("jit") and parameters.number("jit_above_cost") >= 0 and not reports:
         yield Finding(
             severity=Severity.INFO,
             says="jit is on: a wrong estimate makes a short query pay tens of milliseconds for compiling",
@@ -60,12 +60,12 @@ def _jit(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _enabled(facts: CheckFacts, limits: Limits) -> Findings:
-    known, names = needs.parameters(facts), set()
-    for each in facts.have(needs.PARAMETERS).parameters:
-        if not each.name.startswith(_ENABLES) or each.vartype != "bool" or each.name in _OFF_BY_DEFAULT:
+    parameters, names = needs.parameters(facts), set()
+    for shown_row in facts.have(needs.PARAMETERS).parameters:
+        if not shown_row.name.startswith(_ENABLES) or shown_row.vartype != "bool" or shown_row.name in _OFF_BY_DEFAULT:
             continue
-        names.add(each.name)
-        row = known.row(each.name)
+        names.add(shown_row.name)
+        row = parameters.row(shown_row.name)
         if row.setting == "off" and row.boot_val == "on":
             yield Finding(
                 severity=Severity.WARNING,
@@ -74,9 +74,9 @@ def _enabled(facts: CheckFacts, limits: Limits) -> Findings:
                 fix=set_parameter(row, "on"),
                 subject=row.name,
             )
-    for found in scoped(facts, names):
-        if found.is_off:
-            yield scoped_finding(found, Severity.WARNING, "all its queries run without it")
+    for assignment in scoped(facts, names):
+        if assignment.is_off:
+            yield scoped_finding(assignment, Severity.WARNING, "all its queries run without it")
 
 
 def _compiles(facts: CheckFacts) -> bool:
@@ -113,7 +113,7 @@ _COSTS: Final = (
         "plan_cache_mode",
         "auto",
         "the server no longer chooses by cost whether a prepared statement is planned anew",
-        words=("force_generic_plan", "force_custom_plan"),
+        texts=("force_generic_plan", "force_custom_plan"),
     ),
     Bound("join_collapse_limit", "8", "joins run in the order in which queries name them", below=8, special=()),
     Bound(
@@ -169,20 +169,20 @@ _COSTS: Final = (
         "io_method",
         "worker",
         "each session waits for its reads one after the other, as before PostgreSQL 18",
-        words=("sync",),
+        texts=("sync",),
         severity=Severity.INFO,
     ),
     Bound(
         "constraint_exclusion",
         "partition",
         "queries of inheritance children and UNION ALL read all of them",
-        words=("off",),
+        texts=("off",),
     ),
     Bound(
         "geqo",
         "on",
         "queries with a dozen joins and more are planned exhaustively",
-        words=("off",),
+        texts=("off",),
         severity=Severity.INFO,
     ),
 )
@@ -191,16 +191,19 @@ _PARALLEL: Final = (
         "max_parallel_workers",
         "8",
         "there are no more processes than max_worker_processes, which extensions need as well",
-        other="max_worker_processes",
+        limited_by="max_worker_processes",
     ),
     Bound(
-        "max_parallel_workers_per_gather", "2", "plans count on workers that never start", other="max_parallel_workers"
+        "max_parallel_workers_per_gather",
+        "2",
+        "plans count on workers that never start",
+        limited_by="max_parallel_workers",
     ),
     Bound(
         "max_parallel_maintenance_workers",
         "2",
         "index builds count on workers that never start",
-        other="max_parallel_workers",
+        limited_by="max_parallel_workers",
     ),
     Bound(
         "max_worker_processes",
@@ -214,7 +217,7 @@ _PARALLEL: Final = (
             name,
             "off",
             "queries run in parallel workers where that is slower, for tests of the server",
-            words=("on", "regress"),
+            texts=("on", "regress"),
         )
         for name in ("debug_parallel_query", "force_parallel_mode")
     ),

@@ -94,17 +94,17 @@ def _files(facts: CheckFacts, limits: Limits) -> Findings:
         yield Unknown(f"the postmaster's process: {process}")
         return
     # A process counts what it may open up to max_files_per_process, the files it keeps in reserve among them.
-    wanted = needs.parameters(facts).whole("max_files_per_process")
+    intended = needs.parameters(facts).whole("max_files_per_process")
     soft = process.open_files_soft
-    if soft is None or soft >= max(wanted, limits["least"]):
+    if soft is None or soft >= max(intended, limits["least"]):
         return
-    meant = f"of the intended {wanted}: it closes some to open others" if soft < wanted else " only"
+    meant = f"of the intended {intended}: it closes some to open others" if soft < intended else " only"
     yield Finding(
         severity=Severity.WARNING,
         says=f"a process of the server may open {soft} files{meant}",
         evidence=(
             Evidence(f"Max open files {soft}, hard limit {process.open_files_hard}", "/proc/PID/limits"),
-            Evidence(f"max_files_per_process {wanted}", "pg_settings"),
+            Evidence(f"max_files_per_process {intended}", "pg_settings"),
         ),
         fix=_drop_in("files", "LimitNOFILE=65536"),
     )
@@ -117,7 +117,7 @@ def _clock_source(facts: CheckFacts, limits: Limits) -> Findings:
         return
     if machine.clock_source not in _SLOW_CLOCKS:
         return
-    better = next((each for each in machine.clock_sources if each not in _SLOW_CLOCKS), "")
+    better = next((clock for clock in machine.clock_sources if clock not in _SLOW_CLOCKS), "")
     yield Finding(
         severity=Severity.WARNING,
         says=f"the clock is {machine.clock_source}: reading it costs a system call or a slow device",
@@ -153,13 +153,13 @@ def _time(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _log(facts: CheckFacts, limits: Limits) -> Findings:
-    known, process = needs.parameters(facts), facts.have(needs.MACHINE).postmaster
-    if known.on("logging_collector") or "stderr" not in known.text("log_destination").lower():
+    parameters, process = needs.parameters(facts), facts.have(needs.MACHINE).postmaster
+    if parameters.on("logging_collector") or "stderr" not in parameters.text("log_destination").lower():
         return
     if isinstance(process, Unavailable) or not process.stderr:
         yield Unknown("the place where the postmaster's stderr leads to is not visible from here")
     elif process.stderr == _NOWHERE:
-        row = known.row("logging_collector")
+        row = parameters.row("logging_collector")
         yield Finding(
             severity=Severity.HIGH,
             says="the log goes to /dev/null: no error of the server is kept anywhere",
@@ -247,15 +247,15 @@ def _throttled(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _governor(facts: CheckFacts, limits: Limits) -> Findings:
     policies = facts.have(needs.FREQUENCY).policies
-    other = [policy for policy in policies if policy.governor != _FAST]
-    if not other:
+    slower = [policy for policy in policies if policy.governor != _FAST]
+    if not slower:
         return
-    names = sorted({policy.governor for policy in other})
+    names = sorted({policy.governor for policy in slower})
     slow = not _SLOW.isdisjoint(names)
     yield Finding(
         severity=Severity.WARNING if slow else Severity.INFO,
         says=(
-            f"{len(other)} of {len(policies)} CPU policies are {', '.join(names)}: clocks rise only after work has "
+            f"{len(slower)} of {len(policies)} CPU policies are {', '.join(names)}: clocks rise only after work has "
             "arrived"
         ),
         evidence=(

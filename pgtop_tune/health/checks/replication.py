@@ -35,13 +35,13 @@ _LONG_MS: Final = 200.0
 _WAITING_FOR_NOBODY: Final = frozenset({"off", "local"})
 
 
-def _none_though_ready(known: Parameters, row: Parameter) -> bool:
-    return row.setting == "0" and known.text("wal_level") != "minimal"
+def _has_no_senders(parameters: Parameters, row: Parameter) -> bool:
+    return row.setting == "0" and parameters.text("wal_level") != "minimal"
 
 
 _BETWEEN: Final = (
     *(
-        Bound(name, "1min", "a connection whose other side vanished is never noticed", words=("0",))
+        Bound(name, "1min", "a connection whose other side vanished is never noticed", texts=("0",))
         for name in ("wal_sender_timeout", "wal_receiver_timeout")
     ),
     *(
@@ -52,7 +52,7 @@ _BETWEEN: Final = (
         "max_wal_senders",
         "10",
         "no standby and no base backup over the network",
-        judged=_none_though_ready,
+        judged=_has_no_senders,
         severity=Severity.INFO,
     ),
     Bound(
@@ -66,7 +66,7 @@ _BETWEEN: Final = (
         "wal_receiver_status_interval",
         "10s",
         "the primary does not learn how far this standby is",
-        words=("0",),
+        texts=("0",),
         when=on_standby,
     ),
     *(
@@ -74,7 +74,7 @@ _BETWEEN: Final = (
             name,
             "30s",
             "one long query stops the replay, and failover waits for all of it",
-            words=("-1",),
+            texts=("-1",),
             when=on_standby,
         )
         for name in ("max_standby_streaming_delay", "max_standby_archive_delay")
@@ -90,7 +90,7 @@ _BETWEEN: Final = (
         when=on_standby,
     ),
     Bound(
-        "hot_standby", "on", "this standby answers no queries", words=("off",), severity=Severity.INFO, when=on_standby
+        "hot_standby", "on", "this standby answers no queries", texts=("off",), severity=Severity.INFO, when=on_standby
     ),
     Bound(
         "recovery_min_apply_delay",
@@ -105,7 +105,7 @@ _BETWEEN: Final = (
         "recovery_target_timeline",
         "latest",
         "after a failover this standby does not follow the new primary",
-        words=("current",),
+        texts=("current",),
         when=on_standby,
     ),
 )
@@ -144,15 +144,15 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
     if on_standby(facts):
         yield Unknown(ON_STANDBY)
         return
-    known, sample = needs.parameters(facts), facts.have(needs.REPLICATION)
-    row = known.row("synchronous_standby_names")
+    parameters, sample = needs.parameters(facts), facts.have(needs.REPLICATION)
+    row = parameters.row("synchronous_standby_names")
     commits = _waiting_commits(facts)
     if not row.setting or not commits:
         return
     if any(sender.sync_state is None for sender in sample.senders):
         yield Unknown("which standbys are synchronous is hidden from this role; GRANT pg_read_all_stats grants access")
         return
-    must_apply = known.text("synchronous_commit") == _REPLAYED
+    must_apply = parameters.text("synchronous_commit") == _REPLAYED
     standbys = synchronous_standbys(row.setting, sample.senders, must_apply=must_apply)
     evidence = (
         setting(facts, "synchronous_standby_names", "synchronous_commit"),
@@ -162,7 +162,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
             f"{_VIEW}.sync_state, state",
         ),
     )
-    if standbys.ready >= standbys.needed and (waiting := _held(facts, limits["seconds"])) is not None:
+    if standbys.ready >= standbys.needed and (waiting := _held_commits(facts, limits["seconds"])) is not None:
         yield waiting
         return
     yield from _not_replaying(facts)
@@ -197,7 +197,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
     )
 
 
-def _held(facts: CheckFacts, longest_s: float) -> Finding | None:
+def _held_commits(facts: CheckFacts, longest_s: float) -> Finding | None:
     """Commits that wait although enough standbys are connected: for a replay that is paused, or a network that lost.
 
     A statement that ran for long and waits for a moment is in one look only.
@@ -242,7 +242,9 @@ def _not_replaying(facts: CheckFacts) -> Findings:
     names = [
         sender.application_name or str(sender.pid)
         for sender in pair[1].senders
-        if sender.sync_state in ("sync", "quorum") and sender.pid in before and _stands(before[sender.pid], sender)
+        if sender.sync_state in ("sync", "quorum")
+        and sender.pid in before
+        and _stands_still(before[sender.pid], sender)
     ]
     if names:
         yield Finding(
@@ -261,7 +263,7 @@ def _not_replaying(facts: CheckFacts) -> Findings:
         )
 
 
-def _stands(before: Sender, after: Sender) -> bool:
+def _stands_still(before: Sender, after: Sender) -> bool:
     """Return whether WAL that was flushed at one reply was not replayed at one much later.
 
     A standby without new WAL replies every wal_receiver_status_interval only; what it replayed meanwhile is not known.
@@ -312,7 +314,7 @@ def _failover(facts: CheckFacts, limits: Limits) -> Findings:
         )
 
 
-def _both(facts: CheckFacts, limits: Limits) -> Findings:
+def _synchronous_and_failover(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _synchronous(facts, limits)
     if needs.major(facts) >= _FAILOVER_SINCE:
         yield from _failover(facts, limits)
@@ -381,7 +383,7 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
                 ),
                 subject=worker.name,
             )
-        errors = sum(each or 0 for each in (worker.apply_errors, worker.sync_errors, worker.sequence_errors))
+        errors = sum(number or 0 for number in (worker.apply_errors, worker.sync_errors, worker.sequence_errors))
         if errors > limits["errors"]:
             yield Finding(
                 severity=Severity.WARNING,
@@ -453,7 +455,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.CRITICAL,
         page="warm-standby.html#SYNCHRONOUS-REPLICATION",
         needs=(needs.SERVER, needs.PARAMETERS, needs.REPLICATION),
-        look=_both,
+        look=_synchronous_and_failover,
         twice=True,
         thresholds=(Threshold("seconds", 10, "s", "a commit that waits longer is a finding, whoever is connected"),),
     ),

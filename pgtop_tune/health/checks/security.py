@@ -10,7 +10,7 @@ from pgtop_tune.base.safe_text import is_plain
 from pgtop_tune.base.sql_quoting import composed, identifier, literal, quoted
 from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
-from pgtop_tune.health.access_rules import MappedLogin, lets_anybody_in, loopback, mapped_logins, reached_rules
+from pgtop_tune.health.access_rules import MappedLogin, is_loopback, mapped_logins, needs_no_proof, reachable_rules
 from pgtop_tune.health.check import (
     Check,
     Evidence,
@@ -52,21 +52,21 @@ _SHOWN: Final = 10
 
 
 def _reachable(facts: CheckFacts) -> bool:
-    """Whether the server listens on any address but loopback's."""
+    """Whether the server listens on any address but is_loopback's."""
     addresses = [part.strip() for part in needs.parameters(facts).text("listen_addresses").split(",")]
-    return any(address and not loopback(address, None) for address in addresses)
+    return any(address and not is_loopback(address, None) for address in addresses)
 
 
 def _rules(facts: CheckFacts, limits: Limits) -> Findings:
     reachable = _reachable(facts)
-    for rule in reached_rules(facts):
-        far = rule.type != _LOCAL and not loopback(rule.address, rule.netmask)
+    for rule in reachable_rules(facts):
+        far = rule.type != _LOCAL and not is_loopback(rule.address, rule.netmask)
         judged = _judged(rule, far)
         if judged is None:
             continue
         severity, says = judged
         if far and not reachable:
-            severity = min(severity, Severity.WARNING, key=lambda each: each.rank)
+            severity = min(severity, Severity.WARNING, key=lambda grade: grade.rank)
         yield Finding(
             severity=severity,
             says=f"{rule.place} ({_shown(rule)}): {says}",
@@ -79,7 +79,7 @@ def _rules(facts: CheckFacts, limits: Limits) -> Findings:
         )
 
     for login in mapped_logins(facts):
-        if not loopback(login.rule.address, login.rule.netmask):
+        if not is_loopback(login.rule.address, login.rule.netmask):
             severity = Severity.CRITICAL if login.superusers and reachable else Severity.HIGH
             yield mapped_finding(login, severity if login.superusers or reachable else Severity.WARNING)
 
@@ -117,7 +117,7 @@ def _judged(rule: HbaRule, far: bool) -> tuple[Severity, str] | None:
         return Severity.HIGH, "the server hands the password to its LDAP server in clear text"
     if not far:
         return None
-    if lets_anybody_in(rule):
+    if needs_no_proof(rule):
         where = "that reaches the port" if _network(rule) in _EVERYWHERE else f"at {_network(rule)}"
         whom = "any user" if "all" in rule.users else f"the users {', '.join(rule.users)}"
         if rule.client_certificate:
@@ -161,7 +161,7 @@ def _md5(facts: CheckFacts, limits: Limits) -> Findings:
     for name in names[:_SHOWN]:
         yield Finding(
             severity=Severity.WARNING,
-            says=f"the password of role {name} is stored as MD5{end}" + _of_many(names),
+            says=f"the password of role {name} is stored as MD5{end}" + _one_of_many(names),
             evidence=(Evidence(f"{name}: md5", "pg_authid.rolpassword"),),
             fix=_new_password(name),
             subject=name,
@@ -194,16 +194,16 @@ def _new_password(role: str) -> Fix:
     )
 
 
-def _of_many(names: Sequence[object]) -> str:
+def _one_of_many(names: Sequence[object]) -> str:
     return f" (one of {len(names)})" if len(names) > _SHOWN else ""
 
 
 def _expiring(facts: CheckFacts, limits: Limits) -> Findings:
-    known, within_s = needs.parameters(facts), limits["within"]
-    if known.find(_EXPIRATION_WARNING) is not None:
-        within_s = max(within_s, known.number(_EXPIRATION_WARNING))
-    seen = [(role, role.remaining_s) for _, role in facts.have(EXPIRING)]
-    ends = [(role, left_s) for role, left_s in seen if left_s is None or left_s < within_s]
+    parameters, within_s = needs.parameters(facts), limits["within"]
+    if parameters.find(_EXPIRATION_WARNING) is not None:
+        within_s = max(within_s, parameters.number(_EXPIRATION_WARNING))
+    remaining = [(role, role.remaining_s) for _, role in facts.have(EXPIRING)]
+    ends = [(role, left_s) for role, left_s in remaining if left_s is None or left_s < within_s]
     for role, left_s in ends[:_SHOWN]:
         if left_s is None:
             says = "has expired"
@@ -211,7 +211,7 @@ def _expiring(facts: CheckFacts, limits: Limits) -> Findings:
             says = f"expires in {duration(left_s)}" if left_s >= 0 else f"expired {duration(-left_s)} ago"
         yield Finding(
             severity=Severity.INFO if left_s is None or left_s < -within_s else Severity.WARNING,
-            says=f"the password of role {role.name} {says}{_of_many(ends)}",
+            says=f"the password of role {role.name} {says}{_one_of_many(ends)}",
             evidence=(Evidence(f"{role.name}: valid until {role.valid_until}", EXPIRING.source),),
             fix=words(
                 f"Set a new password and a later end: \\password {quoted(role.name)} in psql, then ALTER ROLE "
@@ -245,9 +245,9 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
         for backend in client_backends(facts.have(needs.ACTIVITY))
         if backend.usename in names
         and backend.client
-        and not loopback(None if backend.client == _LOCAL else backend.client, None)
+        and not is_loopback(None if backend.client == _LOCAL else backend.client, None)
     }
-    for name in sorted(each for each in far if each is not None)[:_SHOWN]:
+    for name in sorted(user for user in far if user is not None)[:_SHOWN]:
         yield Finding(
             severity=Severity.WARNING,
             says=f"superuser {name} is connected from another machine",
@@ -259,35 +259,35 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _encryption(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
-    known = needs.parameters(facts)
-    for _, seen in facts.have(ENCRYPTION):
-        if seen.plain:
+    parameters = needs.parameters(facts)
+    for _, counts in facts.have(ENCRYPTION):
+        if counts.plain:
             yield Finding(
                 severity=Severity.WARNING,
-                says=f"{seen.plain} of {seen.remote} sessions from other machines are not encrypted",
+                says=f"{counts.plain} of {counts.remote} sessions from other machines are not encrypted",
                 evidence=(
-                    Evidence(f"{seen.plain} plain", "pg_stat_ssl.ssl, pg_stat_gssapi.encrypted"),
+                    Evidence(f"{counts.plain} plain", "pg_stat_ssl.ssl, pg_stat_gssapi.encrypted"),
                     setting(facts, "ssl"),
                 ),
                 fix=words("Make their lines of pg_hba.conf hostssl, and sslmode=verify-full on the clients' side."),
                 subject="sessions",
             )
-    if not known.on("ssl") and _reachable(facts):
+    if not parameters.on("ssl") and _reachable(facts):
         yield Finding(
             severity=Severity.WARNING,
-            says=f"ssl is off, and the server listens on {known.text('listen_addresses')}",
+            says=f"ssl is off, and the server listens on {parameters.text('listen_addresses')}",
             evidence=(setting(facts, "ssl", "listen_addresses"),),
             fix=words(
-                f"{_certificates(known)}, then ALTER SYSTEM SET ssl = on; SELECT pg_reload_conf(); without them the "
-                "server does not start again.",
+                f"{_certificates(parameters)}, then ALTER SYSTEM SET ssl = on; SELECT pg_reload_conf(); without them "
+                "the server does not start again.",
                 "ALTER SYSTEM RESET ssl; SELECT pg_reload_conf();",
             ),
             subject="ssl",
         )
 
 
-def _certificates(known: needs.Parameters) -> str:
-    by_host = known.visible("ssl_sni")
+def _certificates(parameters: needs.Parameters) -> str:
+    by_host = parameters.visible("ssl_sni")
     if by_host is not None and by_host.setting == "on":
         return "ssl_sni is on: list a certificate and its key for each host name in the file that hosts_file names"
     return "Put server.crt and server.key into the data directory (ssl_cert_file, ssl_key_file)"
@@ -315,10 +315,10 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Findings:
                 subject=f"{database}: {schema}",
             )
     if as_made:
-        shown = shortened(as_made, _SHOWN)
+        databases = shortened(as_made, _SHOWN)
         yield Finding(
             severity=Severity.INFO,
-            says=f"all roles may create objects in schema public of {shown}, as versions before {_CLOSED_SINCE} "
+            says=f"all roles may create objects in schema public of {databases}, as versions before {_CLOSED_SINCE} "
             "make it",
             evidence=(Evidence(f"CREATE to PUBLIC in {len(as_made)} databases", "pg_namespace.nspacl"),),
             fix=Fix(

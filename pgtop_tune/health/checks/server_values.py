@@ -26,30 +26,32 @@ _FILES: Final = frozenset({"csvlog", "jsonlog"})
 _SILENT_LEVELS: Final = frozenset({"error", "log", "fatal", "panic"})
 
 
-def _tells_too_little(known: Parameters, row: Parameter) -> bool:
-    return not all(any(word in row.setting for word in words) for words in (_TIMES, _PROCESSES))
+def _tells_too_little(parameters: Parameters, row: Parameter) -> bool:
+    return not all(any(word in row.setting for word in escapes) for escapes in (_TIMES, _PROCESSES))
 
 
-def _has_no_collector(known: Parameters, row: Parameter) -> bool:
+def _has_no_collector(parameters: Parameters, row: Parameter) -> bool:
     destinations = {part.strip() for part in row.setting.lower().split(",")}
-    return bool(destinations & _FILES) and not known.on("logging_collector")
+    return bool(destinations & _FILES) and not parameters.on("logging_collector")
 
 
-def _grows_forever(known: Parameters, row: Parameter) -> bool:
-    return known.on("logging_collector") and known.number("log_rotation_size") == 0 == known.number(row.name)
+def _grows_forever(parameters: Parameters, row: Parameter) -> bool:
+    return parameters.on("logging_collector") and parameters.number("log_rotation_size") == 0 == parameters.number(
+        row.name
+    )
 
 
-def _never_empties(known: Parameters, row: Parameter) -> bool:
+def _never_empties(parameters: Parameters, row: Parameter) -> bool:
     """A file is emptied only when rotation by time begins another one. Source: logfile_rotate() in syslogger.c."""
-    return known.on("logging_collector") and known.on("log_truncate_on_rotation") and "%" not in row.setting
+    return parameters.on("logging_collector") and parameters.on("log_truncate_on_rotation") and "%" not in row.setting
 
 
-def _others_may_read(known: Parameters, row: Parameter) -> bool:
-    return known.on("logging_collector") and bool(int(row.setting, 8) & 0o007)
+def _others_may_read(parameters: Parameters, row: Parameter) -> bool:
+    return parameters.on("logging_collector") and bool(int(row.setting, 8) & 0o007)
 
 
 _VISIBLE: Final = (
-    Bound("track_activities", "on", "pg_stat_activity does not show what sessions do", words=("off",)),
+    Bound("track_activities", "on", "pg_stat_activity does not show what sessions do", texts=("off",)),
     Bound("track_activity_query_size", "1kB", "statements are cut before their condition", below=1024, unit="bytes"),
 )
 _MEMORY: Final = (
@@ -79,13 +81,13 @@ _MEMORY: Final = (
         "dynamic_shared_memory_type",
         "posix",
         "parallel queries exchange rows through files of the data directory",
-        words=("mmap",),
+        texts=("mmap",),
     ),
     Bound(
         "shared_memory_type",
         "mmap",
         "the kernel's limits for System V memory apply",
-        words=("sysv",),
+        texts=("sysv",),
         severity=Severity.INFO,
     ),
 )
@@ -116,22 +118,22 @@ _LINES: Final = (
         "log_min_messages",
         "warning",
         "the log lacks warnings of the server, or errors as well",
-        judged=lambda known, row: not _SILENT_LEVELS.isdisjoint(message_levels(row.setting)),
+        judged=lambda parameters, row: not _SILENT_LEVELS.isdisjoint(message_levels(row.setting)),
     ),
     Bound(
         "log_min_error_statement",
         "error",
         "the log has errors without the statements that failed",
-        words=("log", "fatal", "panic"),
+        texts=("log", "fatal", "panic"),
     ),
-    Bound("log_error_verbosity", "default", "the log lacks details and hints of errors", words=("terse",)),
+    Bound("log_error_verbosity", "default", "the log lacks details and hints of errors", texts=("terse",)),
     Bound(
         "log_line_prefix",
         "%m [%p] %q%u@%d ",
         "lines of the log lack their time or their process",
         judged=_tells_too_little,
     ),
-    Bound("log_hostname", "off", "each new connection waits for the name server", words=("on",)),
+    Bound("log_hostname", "off", "each new connection waits for the name server", texts=("on",)),
     Bound(
         "log_destination",
         "stderr",
@@ -168,10 +170,10 @@ _HIDDEN: Final = "functions and tables of a schema before pg_catalog take the pl
 _UNLIMITED: Final = {"statement_timeout": "0", "lock_timeout": "0", "temp_file_limit": "-1"}
 
 
-def _leaves_few(known: Parameters, row: Parameter) -> bool:
+def _leaves_few(parameters: Parameters, row: Parameter) -> bool:
     """More than half of max_connections is for members of pg_use_reserved_connections and superusers."""
-    reserved = known.number(row.name) + known.number("superuser_reserved_connections")
-    return reserved > known.number("max_connections") / 2
+    reserved = parameters.number(row.name) + parameters.number("superuser_reserved_connections")
+    return reserved > parameters.number("max_connections") / 2
 
 
 _SESSION_LIMITS: Final = (
@@ -243,13 +245,13 @@ _SESSION_LIMITS: Final = (
 )
 
 
-def _is_set(known: Parameters, row: Parameter) -> bool:
+def _is_not_empty(parameters: Parameters, row: Parameter) -> bool:
     return row.setting != ""
 
 
 _SWITCHES: Final = (
     *(
-        Bound(name, better, says, words=bad, severity=Severity.HIGH)
+        Bound(name, better, says, texts=bad, severity=Severity.HIGH)
         for name, bad, better, says in (
             (
                 "session_replication_role",
@@ -262,7 +264,7 @@ _SWITCHES: Final = (
         )
     ),
     *(
-        Bound(name, better, says, words=bad)
+        Bound(name, better, says, texts=bad)
         for name, bad, better, says in (
             ("default_transaction_read_only", ("on",), "off", "writes fail unless a session asks for more"),
             (
@@ -296,7 +298,10 @@ _SWITCHES: Final = (
     ),
     Bound("extra_float_digits", "1", "clients read floating-point numbers with digits missing", below=0, special=()),
     Bound(
-        "debug_io_direct", "", "a developer option: the server reads and writes past the kernel's cache", judged=_is_set
+        "debug_io_direct",
+        "",
+        "a developer option: the server reads and writes past the kernel's cache",
+        judged=_is_not_empty,
     ),
     *(
         Bound(name, "0", "each new connection waits, for a debugger to attach", above=0, unit="s")
@@ -306,18 +311,18 @@ _SWITCHES: Final = (
         "default_transaction_isolation",
         "read committed",
         "clients have to repeat transactions that fail to serialize",
-        words=("read uncommitted", "repeatable read", "serializable"),
+        texts=("read uncommitted", "repeatable read", "serializable"),
         severity=Severity.INFO,
     ),
 )
-_SWITCHED: Final = bounded(_SWITCHES)
+_FIND_SWITCHES: Final = bounded(_SWITCHES)
 
 
-def _switched(facts: CheckFacts, limits: Limits) -> Findings:
-    yield from _SWITCHED(facts, limits)
-    for each in scoped(facts, {_PATH}):
-        if _hides_the_catalogue(each.value):
-            yield scoped_finding(each, Severity.WARNING, _HIDDEN)
+def _switches_of_sessions(facts: CheckFacts, limits: Limits) -> Findings:
+    yield from _FIND_SWITCHES(facts, limits)
+    for assignment in scoped(facts, {_PATH}):
+        if _hides_the_catalogue(assignment.value):
+            yield scoped_finding(assignment, Severity.WARNING, _HIDDEN)
     # Our own session has a path of its own: what the server has stands only in its files.
     lines = CONFIGURED.of(facts)
     for _, line in () if isinstance(lines, Unavailable) else lines:
@@ -337,12 +342,12 @@ def _hides_the_catalogue(path: str) -> bool:
 
 
 def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
-    elsewhere = {found.name for found in scoped(facts, _UNLIMITED)}
+    parameters = needs.parameters(facts)
+    elsewhere = {assignment.name for assignment in scoped(facts, _UNLIMITED)}
     free = [
         name
         for name, off in _UNLIMITED.items()
-        if name not in elsewhere and (row := known.find(name)) is not None and row.setting == off
+        if name not in elsewhere and (row := parameters.find(name)) is not None and row.setting == off
     ]
     if free and not on_standby(facts):
         yield Finding(
@@ -358,30 +363,35 @@ def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
         )
 
 
-def _overriding(facts: CheckFacts, limits: Limits) -> Findings:
-    found = [
+def _overriding_settings(facts: CheckFacts, limits: Limits) -> Findings:
+    assignments = [
         Scoped(database=row.database, role=row.role, name=name, value=value)
         for _, row in facts.have(SCOPED)
         for name, _, value in (assignment.partition("=") for assignment in row.settings)
     ]
-    if found:
-        yield about_several(found, lambda each: f"{each.where} {each.name}", lambda some, _: _overridden(some))
+    if assignments:
+        yield about_several(
+            assignments, lambda scoped: f"{scoped.where} {scoped.name}", lambda some, _: _overriding_finding(some)
+        )
 
 
-def _overridden(found: Sequence[Scoped]) -> Finding:
-    shown = shortened((f"{each.name} for {each.where}" for each in found), _SHOWN, "; ")
-    fixes = [each.fix for each in found[:_MENDED]]
-    verb = "override" if len(found) > 1 else "overrides"
+def _overriding_finding(assignments: Sequence[Scoped]) -> Finding:
+    names = shortened((f"{assignment.name} for {assignment.where}" for assignment in assignments), _SHOWN, "; ")
+    fixes = [assignment.fix for assignment in assignments[:_MENDED]]
+    verb = "override" if len(assignments) > 1 else "overrides"
     return Finding(
         severity=Severity.INFO,
-        says=f"{len(found)} {'settings' if len(found) > 1 else 'setting'} of roles and databases {verb} the "
-        f"server's: {shown}",
-        evidence=tuple(Evidence(f"{each.where}: {each.name}={each.value}", SCOPED.source) for each in found[:_SHOWN]),
+        says=f"{len(assignments)} {'settings' if len(assignments) > 1 else 'setting'} of roles and databases {verb} "
+        f"the server's: {names}",
+        evidence=tuple(
+            Evidence(f"{assignment.where}: {assignment.name}={assignment.value}", SCOPED.source)
+            for assignment in assignments[:_SHOWN]
+        ),
         fix=Fix(
             do="\n".join(fix.do for fix in fixes),
             undo="\n".join(fix.undo for fix in fixes),
             remark="for new sessions; where a setting has no use"
-            + (f"; {len(found) - _MENDED} more are not listed" if len(found) > _MENDED else ""),
+            + (f"; {len(assignments) - _MENDED} more are not listed" if len(assignments) > _MENDED else ""),
         ),
         subject="settings",
     )
@@ -398,13 +408,13 @@ _FULL_READS: Final = {
 """Age from which VACUUM reads whole tables → age at which autovacuum is forced to."""
 
 
-def _is_beyond(known: Parameters, row: Parameter) -> bool:
+def _is_beyond(parameters: Parameters, row: Parameter) -> bool:
     """A default is not: it is as good as any, however early autovacuum freezes."""
-    return row.setting != row.boot_val and known.number(row.name) > known.number(_FULL_READS[row.name])
+    return row.setting != row.boot_val and parameters.number(row.name) > parameters.number(_FULL_READS[row.name])
 
 
-def _at_each_row(known: Parameters, row: Parameter) -> bool:
-    return known.number(row.name) == 0 == known.number(row.name.replace("threshold", "scale_factor"))
+def _has_no_threshold(parameters: Parameters, row: Parameter) -> bool:
+    return parameters.number(row.name) == 0 == parameters.number(row.name.replace("threshold", "scale_factor"))
 
 
 _STARTS: Final = (
@@ -420,7 +430,7 @@ _STARTS: Final = (
         "autovacuum_max_workers",
         "3",
         "no more workers start than autovacuum_worker_slots allows",
-        other="autovacuum_worker_slots",
+        limited_by="autovacuum_worker_slots",
         special=(),
     ),
     *(
@@ -439,7 +449,7 @@ _STARTS: Final = (
             name,
             "50",
             "its scale factor is 0 as well, so each round works on all tables with a changed row",
-            judged=_at_each_row,
+            judged=_has_no_threshold,
         )
         for name in ("autovacuum_vacuum_threshold", "autovacuum_analyze_threshold")
     ),
@@ -487,7 +497,7 @@ _STARTS: Final = (
         )
         for name in _FAILSAFE
     ),
-    Bound("autovacuum_vacuum_insert_threshold", "1000", _NOT_FROZEN, words=("-1",)),
+    Bound("autovacuum_vacuum_insert_threshold", "1000", _NOT_FROZEN, texts=("-1",)),
     *(
         Bound(
             name,
@@ -518,7 +528,7 @@ _STARTS: Final = (
         "autovacuum_vacuum_cost_delay",
         "2ms",
         "autovacuum reads and writes without a pause, whatever the load",
-        words=("0",),
+        texts=("0",),
         severity=Severity.INFO,
     ),
     Bound(
@@ -606,7 +616,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.HIGH,
         page="runtime-config-client.html",
         needs=(needs.PARAMETERS, SCOPED),
-        look=_switched,
+        look=_switches_of_sessions,
         thresholds=thresholds(_SWITCHES),
     ),
     Check(
@@ -617,7 +627,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.INFO,
         page="sql-alterrole.html",
         needs=(SCOPED,),
-        look=_overriding,
+        look=_overriding_settings,
     ),
     Check(
         id="VAC-07",

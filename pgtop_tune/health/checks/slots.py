@@ -86,10 +86,10 @@ def _state(facts: CheckFacts, limits: Limits) -> Findings:
         if _copied(facts, slot):
             continue
         if slot.wal_status in ("lost", "unreserved") or slot.invalid:
-            what = slot.invalid or slot.wal_status or ""
+            condition = slot.invalid or slot.wal_status or ""
             yield Finding(
                 severity=Severity.HIGH,
-                says=f"slot {slot.slot_name} is {what}: its consumer cannot continue, or soon cannot",
+                says=f"slot {slot.slot_name} is {condition}: its consumer cannot continue, or soon cannot",
                 evidence=(Evidence(f"{slot.slot_name}: wal_status {slot.wal_status}", f"{_VIEW}.wal_status"),),
                 fix=_drop(facts, slot) if slot.active_pid is None else _catch_up(slot),
                 subject=slot.slot_name,
@@ -97,18 +97,18 @@ def _state(facts: CheckFacts, limits: Limits) -> Findings:
         elif slot.active_pid is None and not slot.temporary:
             yield Finding(
                 severity=Severity.WARNING,
-                says=f"slot {slot.slot_name} is not in use{_and_keeps(slot)}",
+                says=f"slot {slot.slot_name} is not in use{_keeping(slot)}",
                 evidence=(Evidence(f"{slot.slot_name}: inactive", f"{_VIEW}.active_pid"),),
                 fix=_drop(facts, slot),
                 subject=slot.slot_name,
             )
 
 
-def _and_keeps(slot: Slot) -> str:
+def _keeping(slot: Slot) -> str:
     """A physical slot keeps nothing before its consumer came for the first time."""
     kept = (("WAL", slot.restart_lsn_bytes), ("dead rows", slot.xmin or slot.catalog_xmin))
-    words = " and ".join(what for what, since in kept if since is not None)
-    return f", and keeps {words} from being removed" if words else ""
+    resources = " and ".join(resource for resource, since in kept if since is not None)
+    return f", and keeps {resources} from being removed" if resources else ""
 
 
 def _any(slots: int) -> str:
@@ -116,9 +116,9 @@ def _any(slots: int) -> str:
 
 
 def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
+    parameters = needs.parameters(facts)
     slots = [slot for slot in facts.have(needs.SLOTS).slots if not slot.temporary]
-    if not slots or known.number("max_slot_wal_keep_size") >= 0:
+    if not slots or parameters.number("max_slot_wal_keep_size") >= 0:
         return
     yield Finding(
         severity=Severity.WARNING,

@@ -38,13 +38,13 @@ _NEARLY: Final = 0.9
 
 
 def _switches(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
+    parameters = needs.parameters(facts)
     consequence = {
         "autovacuum": "tables grow, statistics become stale, and wraparound eventually stops the server",
         "track_counts": "autovacuum does not know which tables changed and vacuums none of them",
     }
     for name, says in consequence.items():
-        if not known.on(name):
+        if not parameters.on(name):
             yield Finding(
                 severity=Severity.CRITICAL,
                 says=f"{name} is off: {says}",
@@ -58,13 +58,13 @@ class _Clock(Struct, frozen=True):
     """Transactions, or multixacts.
 
     Attributes:
-        what: In the plural.
+        noun: In the plural.
         column: Of pg_database.
         age: Of a database.
         of_table: Of a table.
     """
 
-    what: str
+    noun: str
     column: str
     age: Callable[[DatabaseLimits, DatabaseFacts], int | None]
     of_table: Callable[[TableState], int | None]
@@ -94,7 +94,7 @@ def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Findings]:
         sample = facts.have(needs.DATABASE_LIMITS)
         closed = {row.name for row in sample.databases if not row.allows_connections}
         invalid = {row.name for row in sample.databases if row.connection_limit == _INVALID}
-        warns_with = next(left for first, left in _WARNS_WITH if needs.major(facts) >= first)
+        warns_with = next(fewest for first, fewest in _WARNS_WITH if needs.major(facts) >= first)
         ages = [(clock.age(sample, row) or 0, row.name) for row in sample.databases]
         for old, name in sorted(ages, reverse=True)[:_SHOWN]:
             if old < limits["age"]:
@@ -102,9 +102,9 @@ def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Findings]:
             table = _oldest(facts, clock, name, old)
             yield Finding(
                 severity=Severity.CRITICAL if old >= limits["critical"] else Severity.WARNING,
-                says=f"database {name} is {count(old)} {clock.what} old, {100 * old / _END:.0f} % of the maximum",
+                says=f"database {name} is {count(old)} {clock.noun} old, {100 * old / _END:.0f} % of the maximum",
                 evidence=(
-                    Evidence(f"{name}: {old} {clock.what}", f"pg_database.{clock.column}"),
+                    Evidence(f"{name}: {old} {clock.noun}", f"pg_database.{clock.column}"),
                     *_of_table(clock, table),
                     *_warned(clock, _END - old, warns_with),
                 ),
@@ -129,17 +129,17 @@ def _oldest(facts: CheckFacts, clock: _Clock, database: str, age: int) -> TableS
     return oldest if oldest is not None and (clock.of_table(oldest) or 0) >= _NEARLY * age else None
 
 
-def _warned(clock: _Clock, left: int, warns_with: int) -> tuple[Evidence, ...]:
-    if left >= warns_with:
+def _warned(clock: _Clock, n_left: int, warns_with: int) -> tuple[Evidence, ...]:
+    if n_left >= warns_with:
         return ()
-    says = f"{left} {clock.what} left, fewer than {warns_with}: the server warns at every new one"
+    says = f"{n_left} {clock.noun} left, fewer than {warns_with}: the server warns at every new one"
     return (Evidence(says, "the server's own limit, by its major"),)
 
 
 def _of_table(clock: _Clock, table: TableState | None) -> tuple[Evidence, ...]:
     if table is None:
         return ()
-    says = f"{table.schema}.{table.name}: {clock.of_table(table)} {clock.what}"
+    says = f"{table.schema}.{table.name}: {clock.of_table(table)} {clock.noun}"
     return (Evidence(says, "pg_class.relfrozenxid, relminmxid"),)
 
 
@@ -192,11 +192,11 @@ def _by_table(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _workers(facts: CheckFacts, limits: Limits) -> Findings:
-    machine, known = advice_facts(facts), needs.parameters(facts)
+    machine, parameters = advice_facts(facts), needs.parameters(facts)
     if machine is None or machine.cores is None:
         yield Unknown("the server's number of processors is unknown")
         return
-    workers = known.whole("autovacuum_max_workers")
+    workers = parameters.whole("autovacuum_max_workers")
     if workers <= _DEFAULT_WORKERS and machine.cores >= limits["cores"]:
         yield Finding(
             severity=Severity.INFO,
@@ -219,15 +219,15 @@ def _workers(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _speed(facts: CheckFacts, limits: Limits) -> Findings:
-    known = needs.parameters(facts)
-    limit = known.number("autovacuum_vacuum_cost_limit")
-    delay_s = known.number("autovacuum_vacuum_cost_delay")
-    delay_s = known.number("vacuum_cost_delay") if delay_s < 0 else delay_s
-    limit = known.number("vacuum_cost_limit") if limit < 0 else limit
+    parameters = needs.parameters(facts)
+    limit = parameters.number("autovacuum_vacuum_cost_limit")
+    delay_s = parameters.number("autovacuum_vacuum_cost_delay")
+    delay_s = parameters.number("vacuum_cost_delay") if delay_s < 0 else delay_s
+    limit = parameters.number("vacuum_cost_limit") if limit < 0 else limit
     if delay_s <= 0:
         return
-    page = known.number("block_size")
-    per_s = limit / max(known.number("vacuum_cost_page_dirty"), 1) / delay_s * page
+    page = parameters.number("block_size")
+    per_s = limit / max(parameters.number("vacuum_cost_page_dirty"), 1) / delay_s * page
     if per_s < limits["bytes_per_second"]:
         yield Finding(
             severity=Severity.WARNING,
@@ -238,7 +238,7 @@ def _speed(facts: CheckFacts, limits: Limits) -> Findings:
                 setting(facts, "autovacuum_vacuum_cost_limit", "vacuum_cost_limit", "autovacuum_vacuum_cost_delay"),
                 Evidence(f"{per_s:.0f} bytes/s", "cost limit ÷ vacuum_cost_page_dirty ÷ delay × block_size"),
             ),
-            fix=set_parameter(known.row("autovacuum_vacuum_cost_delay"), "2ms")
+            fix=set_parameter(parameters.row("autovacuum_vacuum_cost_delay"), "2ms")
             if delay_s > 0.002
             else advised_or(facts, "autovacuum_vacuum_cost_limit", str(_DEFAULT_COST_LIMIT)),
         )

@@ -70,20 +70,20 @@ def _accepted(report: Report) -> Iterator[str]:
     if report.accepted or report.lapsed:
         yield ""
         yield "# Accepted risks, left as they are"
-    for check, each in report.accepted:
-        yield f"# {check.id} {accepted_words(each)}"
-    for id_, why in report.lapsed:
-        yield f"# {id_} no longer: {one_line(why)}"
+    for check, risk in report.accepted:
+        yield f"# {check.id} {accepted_words(risk)}"
+    for id_, reason in report.lapsed:
+        yield f"# {id_} no longer: {one_line(reason)}"
 
 
 def _set(heading: str, notes: list[str], values: list[tuple[str, str]], more: str) -> Iterator[str]:
     if not values:
         return
-    words = " ".join(shlex.quote(printable(f"{name}={value}")) for name, value in values)
+    assignments = " ".join(shlex.quote(printable(f"{name}={value}")) for name, value in values)
     yield ""
     yield f"# {heading}; `pgtop-tune revert --last` with the connection reverts them"
     yield from notes
-    yield f'pgtop-tune set {words}{more} --reason {shlex.quote(_REASON)} "$@"'
+    yield f'pgtop-tune set {assignments}{more} --reason {shlex.quote(_REASON)} "$@"'
 
 
 def _note(check: Check, finding: Finding, action: Fix) -> Iterator[str]:

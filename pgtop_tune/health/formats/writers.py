@@ -68,7 +68,7 @@ def json_document(report: Report) -> dict[str, Any]:
             "found": counts,
             "unknown": sum(1 for result in report.results if result.unknowns),
             "passed": report.passed,
-            "known": report.known,
+            "known": report.n_known,
             "accepted": len(report.accepted),
         },
         "findings": [_finding(check, finding, report.major) for check, finding in report.findings],
@@ -77,16 +77,16 @@ def json_document(report: Report) -> dict[str, Any]:
         ],
         "accepted": [
             {
-                "finding": _finding(check, each.finding, report.major),
-                "reason": each.reason,
-                "until": each.until.isoformat(),
+                "finding": _finding(check, risk.finding, report.major),
+                "reason": risk.reason,
+                "until": risk.until.isoformat(),
             }
-            for check, each in report.accepted
+            for check, risk in report.accepted
         ],
-        "lapsed": [{"check": id_, "says": said} for id_, said in report.lapsed],
+        "lapsed": [{"check": id_, "says": sentence} for id_, sentence in report.lapsed],
         "passed": [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED],
         "compared_with": report.compared_with or None,
-        "gone": [{"check": id_, "says": said} for id_, said in report.gone],
+        "gone": [{"check": id_, "says": sentence} for id_, sentence in report.gone_findings],
         "ceilings": [asdict(limit) for limit in report.ceilings],
         "not_measured": [{"id": id_, "reason": reason} for id_, reason in report.not_measured],
         "left_out": list(report.left_out),
@@ -96,13 +96,13 @@ def json_document(report: Report) -> dict[str, Any]:
     }
 
 
-def _proposal(found: ProposedValues | Unavailable | None) -> dict[str, Any] | None:
-    if found is None or isinstance(found, Unavailable):
+def _proposal(proposed: ProposedValues | Unavailable | None) -> dict[str, Any] | None:
+    if proposed is None or isinstance(proposed, Unavailable):
         return None
     return {
-        "values": [asdict(row) | {"pending": row.pending or None, "others": dict(row.others)} for row in found.rows],
-        "memory": list(found.memory),
-        "refused": [{"name": name, "reason": why} for name, why in found.refused],
+        "values": [asdict(row) | {"pending": row.pending or None, "others": dict(row.others)} for row in proposed.rows],
+        "memory": list(proposed.memory),
+        "refused": [{"name": name, "reason": reason} for name, reason in proposed.refused],
     }
 
 
@@ -169,10 +169,10 @@ def html_lines(report: Report, fail_on: Severity | None, *, strict: bool) -> lis
 def verdict(report: Report, fail_on: Severity | None, *, strict: bool) -> str:
     """The headline."""
     against = []
-    if fail_on is not None and (found := report.at_least(fail_on)):
-        plural = "s" if found != 1 else ""
+    if fail_on is not None and (n_findings := report.at_least(fail_on)):
+        plural = "s" if n_findings != 1 else ""
         level = fail_on.value if fail_on is Severity.CRITICAL else f"{fail_on.value} or worse"
-        against.append(f"{found} finding{plural}, {level}")
+        against.append(f"{n_findings} finding{plural}, {level}")
     unknown = sum(1 for result in report.results if result.unknowns)
     if strict and unknown:
         against.append(f"{unknown} unknown")
@@ -181,7 +181,7 @@ def verdict(report: Report, fail_on: Severity | None, *, strict: bool) -> str:
     new = "new " if report.compared_with else ""
     what = "nothing counts against it" if fail_on is None else f"no {new}finding at {fail_on.value} or worse"
     besides = (
-        (report.known, f"{report.known} known from {one_line(report.compared_with)}"),
+        (report.n_known, f"{report.n_known} known from {one_line(report.compared_with)}"),
         (len(report.accepted), f"{len(report.accepted)} accepted"),
         (unknown, f"{unknown} unknown"),
         (
@@ -190,7 +190,7 @@ def verdict(report: Report, fail_on: Severity | None, *, strict: bool) -> str:
         ),
         *((1, f"with {name}") for name, _ in report.changed),
     )
-    return "; ".join((f"GO: {what}", *(words for number, words in besides if number)))
+    return "; ".join((f"GO: {what}", *(text for number, text in besides if number)))
 
 
 def _chapters(report: Report, fail_on: Severity | None, strict: bool) -> Iterator[Chapter]:
@@ -205,23 +205,23 @@ def _chapters(report: Report, fail_on: Severity | None, strict: bool) -> Iterato
         "Accepted risks",
         ("severity", "check", "found", "accepted because", "until"),
         [
-            (each.finding.severity.value, check.id, about(each.finding), one_line(each.reason), str(each.until))
-            for check, each in report.accepted
+            (risk.finding.severity.value, check.id, about(risk.finding), one_line(risk.reason), str(risk.until))
+            for check, risk in report.accepted
         ],
-        notes=[f"{id_}: {one_line(why)}" for id_, why in report.lapsed],
+        notes=[f"{id_}: {one_line(reason)}" for id_, reason in report.lapsed],
     )
     yield from _listed(
         "Unknown",
         ("check", "why"),
         [(cause.ids, one_line(cause.reason)) for cause in report.unknown_causes],
     )
-    limits = [ceiling(each) for each in report.ceilings]
-    limits += [f"not {id_}: {one_line(why)}" for id_, why in report.not_measured]
+    limits = [ceiling(limit) for limit in report.ceilings]
+    limits += [f"not {id_}: {one_line(reason)}" for id_, reason in report.not_measured]
     if limits:
         yield Chapter("Measured limits", (Sheet("", tuple(limits)),))
     if report.proposal is not None and not isinstance(report.proposal, Unavailable):
         rows = proposal_cells(report.proposal)
-        notes = [*report.proposal.memory, *(f"{name}: {why}" for name, why in report.proposal.refused)]
+        notes = [*report.proposal.memory, *(f"{name}: {reason}" for name, reason in report.proposal.refused)]
         yield from _listed("Proposal", PROPOSAL_HEADS, rows, notes=notes)
     sheets = [
         Sheet(f"{check.id}: {about(finding)}", tuple(map(one_line, details(check, finding, report.major))))
@@ -283,7 +283,7 @@ _TIME: Final = _family("check_time_seconds", "When the server was checked, since
 def openmetrics_lines(report: Report) -> list[str]:
     """The page."""
     target = report.target
-    found = [
+    findings = [
         ExportedPoint((target, check.id, finding.severity.value, finding.subject), 1.0)
         for check, finding in report.findings
     ]
@@ -292,19 +292,19 @@ def openmetrics_lines(report: Report) -> list[str]:
             (
                 target,
                 check.id,
-                each.finding.severity.value,
-                each.finding.subject,
-                each.until.isoformat(),
-                each.reason,
+                risk.finding.severity.value,
+                risk.finding.subject,
+                risk.until.isoformat(),
+                risk.reason,
             ),
             1.0,
         )
-        for check, each in report.accepted
+        for check, risk in report.accepted
     ]
-    lapsed = [ExportedPoint((target, id_, why), 1.0) for id_, why in report.lapsed]
-    outcomes = [ExportedPoint((target, each.check.id, each.outcome.value), 1.0) for each in report.results]
+    lapsed = [ExportedPoint((target, id_, reason), 1.0) for id_, reason in report.lapsed]
+    outcomes = [ExportedPoint((target, result.check.id, result.outcome.value), 1.0) for result in report.results]
     time = [ExportedPoint((target,), report.at_ms / 1000.0)]
-    families = ((_FINDING, found), (_ACCEPTED, accepted), (_LAPSED, lapsed), (_OUTCOME, outcomes), (_TIME, time))
+    families = ((_FINDING, findings), (_ACCEPTED, accepted), (_LAPSED, lapsed), (_OUTCOME, outcomes), (_TIME, time))
     return [text.rstrip("\n") for row, points in families for text in _written(row, points)] + [END.rstrip("\n")]
 
 

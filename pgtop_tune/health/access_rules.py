@@ -1,5 +1,6 @@
-"""Lines of pg_hba.conf that can let somebody in: the server takes the first that fits a connection; and logins by the
-maps of pg_ident.conf: patterns that any account fits, or more accounts than are meant.
+"""Lines of pg_hba.conf that admit clients, and maps of pg_ident.conf that admit too many accounts.
+
+The server takes the first line that fits a connection.
 
 Source: PostgreSQL documentation, "The pg_hba.conf File", "User Name Maps"; check_hba(), check_usermap() in hba.c.
 """
@@ -96,7 +97,7 @@ def _covers_addresses(earlier: HbaRule, rule: HbaRule) -> bool:
 
 
 def _network(address: str | None, netmask: str | None) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """None for a name, and for a mask that is no number of leading bits."""
+    """Return the network of a rule; None for a name, and for a mask that is no number of leading bits."""
     try:
         if not address or not netmask:
             return ipaddress.ip_network(address or "", False)
@@ -122,7 +123,7 @@ class MappedLogin(Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """ "line 7 of pg_hba.conf: line 3 of pg_ident.conf"; foreign text."""
+        """Return "line 7 of pg_hba.conf: line 3 of pg_ident.conf"; foreign text."""
         return f"{self.rule.place}: {self.line.place}"
 
     @property

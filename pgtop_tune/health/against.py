@@ -49,14 +49,14 @@ class Former(Struct, frozen=True):
     system_identifier: str = ""
 
     def named_for(self, report: Report) -> str:
-        """The file, with its server where that is another one than the report's."""
+        """Return the name of the file, with its server where that is another one than the report's."""
         now = dict(report.identity).get(SYSTEM_IDENTIFIER, "")
         another = self.system_identifier and now and self.system_identifier != now
         return f"{self.name}, a check of another server ({self.target})" if another else self.name
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file is a recording of ours, or packed as recordings are; everything else is taken for a report.
+    """Return whether a file is a recording, or packed as recordings are; every other file is taken for a report.
 
     Raises:
         UsageProblem: It cannot be read.
@@ -136,14 +136,14 @@ def _read(path: Path, read: Callable[[Mapping[str, Any]], _T], otherwise: str, h
 
 
 def _why(problem: Exception) -> str:
-    """Why parsed bytes are no report, without the words of Python."""
+    """Return why parsed bytes are no report, without the words of Python."""
     if isinstance(problem, UnicodeDecodeError):
         return "it is not text"
     return str(problem) if isinstance(problem, ValueError) else "it lacks the fields of a report"
 
 
 def only_new(report: Report, former: Former, near: Set[tuple[str, str]] = frozenset()) -> Report:
-    """The report without what the former check had found at the same severity or a worse one.
+    """Return the report without findings that the former check had at the same severity or a worse one.
 
     What it had found and is no more is `gone_findings`, unless the check is unknown now.
 
@@ -182,7 +182,7 @@ def only_new(report: Report, former: Former, near: Set[tuple[str, str]] = frozen
 
 
 def recorded_facts(path: Path) -> CheckFacts:
-    """The facts of a recording: its first frame with the server, and its last.
+    """Return the facts of a recording: its first frame with the server, and its last.
 
     Raises:
         RecordingProblem: It cannot be read, or never saw the server.

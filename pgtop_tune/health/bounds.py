@@ -56,7 +56,7 @@ class Bound(Struct, frozen=True):
 
     @property
     def threshold(self) -> Threshold | None:
-        """Of the check that the row belongs to; None for words and other parameters."""
+        """Return the threshold of the row's check; None for texts and other parameters."""
         if self.below is not None:
             return Threshold(self.limit or self.name, self.below, self.unit, "a finding below it")
         if self.above is not None:
@@ -64,7 +64,7 @@ class Bound(Struct, frozen=True):
         return None
 
     def holds(self, parameters: Parameters, row: Parameter, limits: Limits) -> bool:
-        """Whether the value is such a one. Raises as `Parameters.find`."""
+        """Return whether the value is such a one. Raises as `Parameters.find`."""
         threshold = self.threshold
         if self.judged is not None:
             return self.judged(parameters, row)
@@ -80,7 +80,7 @@ class Bound(Struct, frozen=True):
 
 
 def bounded(rows: Iterable[Bound]) -> Look:
-    """Finds each parameter whose value a row names, of the server, of roles and of databases."""
+    """Return a look that finds each parameter with such a value, of the server, of roles and of databases."""
     rows = tuple(rows)
 
     def look(facts: CheckFacts, limits: Limits) -> Findings:
@@ -98,12 +98,12 @@ def bounded(rows: Iterable[Bound]) -> Look:
 
 
 def thresholds(rows: Iterable[Bound]) -> tuple[Threshold, ...]:
-    """Those of the check that judges by these rows."""
+    """Return the thresholds of the check that judges by these rows."""
     return tuple(threshold for bound in rows if (threshold := bound.threshold) is not None)
 
 
 def _better(bound: Bound, parameters: Parameters) -> str:
-    """What to set; not more than the other parameter allows."""
+    """Return the value to set; not more than the other parameter allows."""
     if not bound.limited_by or float(bound.better) <= parameters.number(bound.limited_by):
         return bound.better
     return parameters.shown(bound.limited_by)

@@ -13,7 +13,7 @@ from pgtop_tune.health.facts import CheckFacts, FactNeed
 
 
 class Severity(StrEnum):
-    """How much it hurts. The words stand in reports."""
+    """Degree of harm. The words stand in reports."""
 
     INFO = "info"
     """Worth knowing; nothing to be done at once."""
@@ -26,12 +26,12 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for INFO, 3 for CRITICAL."""
+        """Return 0 for INFO to 3 for CRITICAL."""
         return list(Severity).index(self)
 
 
 class Confidence(StrEnum):
-    """How sure a finding is."""
+    """Certainty of a finding."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -39,7 +39,7 @@ class Confidence(StrEnum):
 
 
 class Language(StrEnum):
-    """What a fix is written in."""
+    """Language of a fix."""
 
     SQL = "sql"
     SHELL = "shell"
@@ -83,7 +83,7 @@ class Fix(Struct, frozen=True):
 
 
 class Objects(Struct, frozen=True):
-    """What a finding about several objects of one kind is about: each of them can be accepted by itself.
+    """Objects of one kind that a finding is about: each of them can be accepted by itself.
 
     Attributes:
         names: As patterns of accepted risks have them: "bench public.orders". Foreign text.
@@ -119,7 +119,7 @@ class Finding(Struct, frozen=True):
     objects: Objects | None = None
 
     def made(self, change: Callable[[Finding], Finding]) -> Finding:
-        """The finding as a function makes it, and those about some of its objects as well."""
+        """Return the finding as a function changes it; it also changes those about some of its objects."""
         changed, objects = change(self), self.objects
         if objects is None:
             return changed
@@ -134,7 +134,7 @@ _T = TypeVar("_T")
 def about_several(
     rows: Sequence[_T], named: Callable[[_T], str], make: Callable[[Sequence[_T], int], Finding], unlisted: int = 0
 ) -> Finding:
-    """A finding about objects of one kind, at least one.
+    """Return a finding about objects of one kind, at least one.
 
     Args:
         rows: One or more for each object.

@@ -62,7 +62,7 @@ class Condition(Struct, frozen=True, kw_only=True):
     named: Callable[[CatalogueCondition], str] = lambda row: ".".join(row.name)
 
     def fix(self, database: str, rows: Iterable[CatalogueCondition]) -> Fix:
-        """For these objects."""
+        """Return the fix for these objects."""
         if self.advice:
             return words(self.advice)
         rows = tuple(rows)
@@ -80,7 +80,7 @@ class Condition(Struct, frozen=True, kw_only=True):
 
 
 def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Look:
-    """Finds these kinds, in each database: one finding for all objects of a kind."""
+    """Return a look that finds these kinds, in each database: one finding for all objects of a kind."""
 
     def look(facts: CheckFacts, limits: Limits) -> Findings:
         of_kind: dict[tuple[str, str], list[CatalogueCondition]] = {}
@@ -97,7 +97,7 @@ def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Loo
 def of_kinds(
     id_: str, title: str, reason: str, page: str, question: Question[CatalogueCondition], *kinds: Condition, group: str
 ) -> Check:
-    """A row of the registry that finds these kinds; its severity is the worst of them."""
+    """Return a row of the registry that finds these kinds; its severity is the worst of them."""
     return Check(
         id=id_,
         group=group,
@@ -111,7 +111,7 @@ def of_kinds(
 
 
 def found(kind: Condition, database: str, rows: Sequence[CatalogueCondition]) -> Finding:
-    """The finding about these objects of a database, at least one."""
+    """Return the finding about these objects of a database, at least one."""
     return about_several(
         rows,
         lambda row: f"{database} {kind.named(row)}",

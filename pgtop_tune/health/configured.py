@@ -37,7 +37,7 @@ _ARGUMENT: Final = re.compile(r'"(?:--|-c" "|-c)(?P<name>[\w.-]+)=(?P<value>[^"]
 def as_configured(
     sample: ParameterSample, lines: Answer[Any] | Unavailable, options: Answer[Any] | Unavailable
 ) -> ParameterSample:
-    """The parameters as sessions have them for which nobody has set anything, with what ALTER SYSTEM has stored.
+    """Return the parameters as sessions have them without settings of a role or database, with those of ALTER SYSTEM.
 
     Args:
         sample: As our session has them.
@@ -52,7 +52,7 @@ def as_configured(
 
 
 def with_value(parameter: Parameter, text: str, source: str, file: str = "") -> Parameter:
-    """A row with a value as it is typed or stored; one that makes no sense to us stays a text."""
+    """Return a row with a value as it is typed or stored; one that cannot be parsed stays a text."""
     setting = text_shown = text
     try:
         if parameter.vartype == "bool":
@@ -72,7 +72,7 @@ def with_value(parameter: Parameter, text: str, source: str, file: str = "") -> 
 
 
 def _word(parameter: Parameter, text: str) -> str:
-    """The word of an enum: case does not count, and some take other words for on and off."""
+    """Return the word of an enum: case does not count, and some take other words for on and off."""
     word = text.strip().lower()
     if word in parameter.enumvals:
         return word
@@ -94,7 +94,7 @@ def _configured(row: Parameter, files: Mapping[str, ConfiguredLine], started_wit
 
 
 def _given(options: Answer[Any]) -> Mapping[str, str]:
-    """Parameters of the command line; the last of each counts."""
+    """Return the parameters of the command line; the last of each counts."""
     values: dict[str, str] = {}
     for _, row in options:
         assert isinstance(row, StartOptions)
@@ -209,7 +209,7 @@ def _memory_bytes(facts: CheckFacts) -> tuple[int | None, int | None]:
 
 
 def _pool(facts: CheckFacts, page_bytes: int) -> HugePages | None:
-    """The pool of a page size, of the kernel's default one for 0."""
+    """Return the pool of a page size; of the kernel's default size for 0."""
     memory_sample, machine = needs.MEMORY.of(facts), needs.MACHINE.of(facts)
     if isinstance(memory_sample, Unavailable):
         return None
@@ -219,7 +219,7 @@ def _pool(facts: CheckFacts, page_bytes: int) -> HugePages | None:
 
 
 def _held_pages(facts: CheckFacts) -> int:
-    """Those that the running server may give back."""
+    """Return the huge pages that the running server may give back."""
     try:
         pool = _pool(facts, int(needs.parameters(facts).number("huge_page_size")))
         may_hold = pool is not None and huge_pages_used(facts).used is not False

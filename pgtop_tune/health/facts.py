@@ -1,4 +1,4 @@
-"""What checks look at: frames of the server and its machine, answers of its databases, the machine's settings.
+"""Facts that checks judge: frames of the server and its machine, answers of its databases, the machine's settings.
 
 Every part is a value or `Unavailable` with the reason. A check names what it needs: rows of `needs`, or `Question`s.
 """
@@ -47,12 +47,12 @@ class FactNeed(Protocol[T_co]):
 
     @property
     def name(self) -> str:
-        """Stable: "parameters"."""
+        """Stable name: "parameters"."""
         ...
 
     @property
     def source(self) -> str:
-        """View, file or query it is from."""
+        """View, file or query of the part."""
         ...
 
     def of(self, facts: CheckFacts, /) -> T_co | Unavailable:
@@ -73,7 +73,7 @@ class Refused(Struct, frozen=True):
 
 
 class Answer(Struct, Generic[R], frozen=True):
-    """What databases answered.
+    """Answers of databases to one question.
 
     Attributes:
         rows: (database, row); of a question that is asked once the database is "".
@@ -147,11 +147,11 @@ class CheckFacts(Struct, frozen=True):
 
     @property
     def interval(self) -> Interval:
-        """The frames as metrics want them."""
+        """Return the frames as metrics take them."""
         return Interval(self.frames)
 
     def have(self, need: FactNeed[R]) -> R:
-        """A part that is there.
+        """Return a part of the facts.
 
         Raises:
             Missing: It is not.

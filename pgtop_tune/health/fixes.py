@@ -51,7 +51,7 @@ def set_parameters(values: Sequence[tuple[Parameter, str]]) -> Fix:
 
 
 def stored_again(parameter: Parameter) -> str:
-    """The statement that makes postgresql.auto.conf say of a parameter what it says now."""
+    """Return the statement that restores the parameter's line of postgresql.auto.conf as it is now."""
     now = parameter.stored
     if now is None and _in_auto_conf(parameter):
         now = parameter.shown
@@ -59,7 +59,7 @@ def stored_again(parameter: Parameter) -> str:
 
 
 def with_lock_timeout(sql: str) -> str:
-    """A statement that gives up instead of waiting for a lock, while everybody else waits behind it.
+    """Return a statement that gives up instead of waiting for a lock, while everybody else waits behind it.
 
     Not for those with CONCURRENTLY, which block nobody: one that gives up leaves an invalid index.
     """
@@ -67,14 +67,14 @@ def with_lock_timeout(sql: str) -> str:
 
 
 def _in_auto_conf(parameter: Parameter) -> bool:
-    """Where we may not look, what is set at all is taken to be set there: setting it again does no harm."""
+    """Return whether ALTER SYSTEM has set it; where the file is hidden, assume so: setting it again does no harm."""
     if parameter.in_auto_conf is None:
         return parameter.source == "configuration file"
     return parameter.in_auto_conf
 
 
 def sysctl(name: str, value: str, before: str, remark: str = "") -> Fix:
-    """A sysctl, now and after a reboot.
+    """Return the fix that sets a sysctl, now and after a reboot.
 
     Args:
         name: As "vm.swappiness".
@@ -100,7 +100,7 @@ def _as_root(do: str, undo: str, remark: str, setting: tuple[str, str] | None = 
 
 
 def kept_line(file: str, name: str, value: str) -> tuple[str, str]:
-    """Commands that make a file of sysctl.d set a value, and those that put back what it had; other lines stay.
+    """Return commands that set a value in a file of sysctl.d, and those that restore its line; other lines stay.
 
     The line as it was is kept beside the file, under a name that nobody reads; an empty one stands for none. It is
     kept once, so that the commands may be run again.
@@ -121,7 +121,7 @@ def kept_line(file: str, name: str, value: str) -> tuple[str, str]:
 
 
 def kept(file: str, *lines: str) -> tuple[str, str]:
-    """Commands that make a file hold these lines, and those that put back what it was.
+    """Return commands that write a file with these lines, and those that restore the file.
 
     A file that was there is copied beside itself before, under a name that nobody reads; an empty copy stands for none.
     The copy is made once, so that the commands may be run again.
@@ -139,7 +139,7 @@ def kept(file: str, *lines: str) -> tuple[str, str]:
 
 
 def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -> Fix:
-    """A value into a file of /sys, which is gone after a reboot.
+    """Return the fix that writes a value into a file of /sys, which is gone after a reboot.
 
     Args:
         path: The file.
@@ -153,7 +153,7 @@ def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -
 
 
 def mount_again(point: str, option: str, before: str) -> Fix:
-    """Another option for a mount.
+    """Return the fix that sets another option of a mount.
 
     Args:
         point: Mount point. Foreign text.
@@ -165,7 +165,7 @@ def mount_again(point: str, option: str, before: str) -> Fix:
 
 
 def preloading(library: Parameter | None, name: str, where: str) -> Fix:
-    """Loads a library at the start of the server, beside those that it loads already.
+    """Return the fix that loads a library at the start of the server, beside those that it loads already.
 
     Args:
         library: shared_preload_libraries; None where it is not shown.
@@ -189,5 +189,5 @@ def preloading(library: Parameter | None, name: str, where: str) -> Fix:
 
 
 def words(do: str, undo: str = "") -> Fix:
-    """What cannot be one command."""
+    """Return a fix that cannot be one command."""
     return Fix(do, undo, Language.WORDS)

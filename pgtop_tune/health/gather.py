@@ -73,7 +73,7 @@ async def gather(
     poolers: Sequence[PoolerAddress] = (),
     host_source: HostSource = HostSource.AUTO,
 ) -> CheckFacts:
-    """Everything these checks need.
+    """Ask the server and its machine for everything that these checks need.
 
     Args:
         conninfo: The server.
@@ -149,7 +149,7 @@ def _libraries(
 
 
 async def _pools(addresses: Sequence[PoolerAddress], clock: Callable[[], float]) -> PoolerSample | Unavailable:
-    """One look at every console; one that is late has not told anything yet."""
+    """Look at every console once; one that is late has no sample yet."""
     consoles = [PoolerConsole(address, clock, APPLICATION_NAME) for address in addresses]
     sampler = PoolerSampler(consoles, clock)
     sampler.start()
@@ -195,17 +195,17 @@ class _MachineView:
         )
 
     async def localise(self, facts: ServerFacts) -> ServerFacts:
-        """The facts with where its machine is."""
+        """Return the facts with the place of the server's machine."""
         places = await self._reader.places()
         self._places = NOWHERE_ELSE if isinstance(places, Unavailable) else places
         return await self._sampler.localise(facts)
 
     async def look(self, postgres: PostgresSample) -> HostSample | Unavailable:
-        """The machine now."""
+        """Return a sample of the machine."""
         return await self._sampler.look(postgres, (), _PATIENCE_S)
 
     async def machine(self, server: ServerFacts, frame: Frame) -> MachineDetails | Unavailable:
-        """Its settings."""
+        """Return the machine's settings."""
         pid = server.postmaster_pid
         data = server.data_directory or (self._local.working_directory(pid) if pid is not None else None)
         sample = sections.disks(frame)
@@ -222,7 +222,7 @@ class _MachineView:
         return await remote_details(self._reader.server_files, disks, directories, count)
 
     async def backups(self, server: ServerFacts) -> BackupTools | Unavailable:
-        """What backup tools say of it."""
+        """Return the backups that backup tools know of this server."""
         if not server.local:
             return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine, whose tools are not asked")
         pid = server.postmaster_pid
@@ -230,7 +230,6 @@ class _MachineView:
         return await backup_tools(Path(data) if data else None)
 
     def close(self) -> None:
-        """Closes files."""
         self._sampler.close()
 
 
@@ -246,7 +245,7 @@ def _archive(frame: Frame) -> dict[str, str]:
 async def _looks(
     reader: PostgresReader, eye: _MachineView, server: ServerFacts, clock: Callable[[], float], *, twice: bool
 ) -> list[Frame]:
-    """One frame, or two some time apart; what is read once is read in between."""
+    """Return one frame, or two some time apart; sections that are read once are read in between."""
     empty = PostgresSample(server=server)
     first = await _frame(0, await _read(reader, _TWICE, empty), eye, clock)
     assert isinstance(first.postgres, PostgresSample)
@@ -259,7 +258,7 @@ async def _looks(
 
 
 async def _read(reader: PostgresReader, to_read: Sequence[Section[Reading]], before: PostgresSample) -> PostgresSample:
-    """Sections that are not wanted stand as they were before."""
+    """Return the sample with these sections read anew."""
     return replace(before, **{section.name: await reader.read(section) for section in to_read})
 
 
@@ -271,7 +270,7 @@ async def _frame(sequence: int, postgres: PostgresSample, eye: _MachineView, clo
 
 
 def _as_configured(frame: Frame, answers: Mapping[str, Answer[Any] | Unavailable]) -> Frame:
-    """The frame with parameters as the server has them, not our session."""
+    """Return the frame with parameters as the server has them, not our session."""
     sample = sections.parameters(frame)
     if isinstance(sample, Unavailable) or CONFIGURED.name not in answers:
         return frame
@@ -322,7 +321,7 @@ def _row(question: Question[Any], row: Mapping[str, Any]) -> Any:
 
 
 def _everywhere(question: Question[Any], answers: Sequence[DatabaseAnswer]) -> Answer[Any] | Unavailable:
-    """Unavailable only where no database answered."""
+    """Return the rows of all databases; Unavailable only where none answered."""
     rows: list[tuple[str, Any]] = []
     answered: list[str] = []
     refused: list[Refused] = []

@@ -37,14 +37,14 @@ _SWITCHED_OFF: Final = (
 
 
 def fitted(finding: Finding, facts: CheckFacts) -> Finding:
-    """The finding with a fix that can be carried out on this server, or that says where."""
+    """Return the finding with a fix that this server can carry out, or that says where."""
     if finding.fix is None:
         return finding
     return replace(finding, fix=_without_alter_system(_for_standby(_without_mask(finding.fix), facts), facts))
 
 
 def _without_mask(fix: Fix) -> Fix:
-    """A statement that would put the mask of a secret back is none."""
+    """Return the fix with a comment in place of an undo that would write the mask of a secret."""
     if MASK not in fix.undo:
         return fix
     mark = _COMMENTS.get(fix.language, "")
@@ -53,7 +53,7 @@ def _without_mask(fix: Fix) -> Fix:
 
 
 def _for_standby(fix: Fix, facts: CheckFacts) -> Fix:
-    """A standby's primary takes what changes databases or roles, and hands it on."""
+    """Return the fix with the remark that a standby's primary has to run it."""
     server = needs.SERVER.of(facts)
     if isinstance(server, Unavailable) or not server.in_recovery:
         return fix
@@ -89,7 +89,7 @@ _LOWER: Final[Mapping[Confidence, Confidence]] = MappingProxyType(
 def judge(
     checks: Sequence[Check], facts: CheckFacts, thresholds: Mapping[str, Limits] = MappingProxyType({})
 ) -> Report:
-    """What the checks say about the facts.
+    """Return the report of the checks about the facts.
 
     Args:
         checks: Rows of the registry.
@@ -112,7 +112,7 @@ def judge(
 
 
 def _identity(facts: CheckFacts) -> Iterator[tuple[str, str]]:
-    """What tells the server and its machine from others."""
+    """Yield entries that tell the server and its machine from others."""
     server, host = needs.SERVER.of(facts), needs.HOST.of(facts)
     if not isinstance(server, Unavailable):
         yield SYSTEM_IDENTIFIER, server.system_identifier
@@ -130,7 +130,7 @@ def _identity(facts: CheckFacts) -> Iterator[tuple[str, str]]:
 
 
 def statistics_age_s(facts: CheckFacts) -> float | None:
-    """Seconds since the youngest of the cumulative statistics began: a reset, or the start after a crash.
+    """Return the seconds since the youngest of the cumulative statistics began: a reset, or the start after a crash.
 
     None when it is not known. Source: stats_reset of pg_stat_database, pg_stat_wal and pg_stat_bgwriter or
     pg_stat_checkpointer; a crash sets them as well, a clean restart does not. pg_postmaster_start_time() where they
@@ -184,7 +184,7 @@ def _unknown(need: str, reason: Unavailable) -> Unknown:
 
 
 def _refusals(check: Check, facts: CheckFacts) -> list[Unknown]:
-    """Databases that were not seen by a check that looks into every one."""
+    """Return the databases that a check of every database did not see."""
     refused = {
         refusal.database: refusal.reason
         for need in check.needs
@@ -206,5 +206,5 @@ def _refusals(check: Check, facts: CheckFacts) -> list[Unknown]:
 
 
 def _several(names: Sequence[str]) -> str:
-    """The first of them by name, and how many the others are."""
+    """Return the first name, and how many others there are."""
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -46,7 +46,7 @@ class ServerResult(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """The worst finding, or why there is no report."""
+        """Return the worst finding, or why there is no report."""
         if self.report is None:
             reason = self.problem.message if self.problem else ""
             return f"not checked: {reason.removeprefix(f'{self.name}: ')}"
@@ -57,7 +57,7 @@ class ServerResult(Struct, frozen=True):
 async def check_servers(
     names: Sequence[str], look: Callable[[str], Awaitable[Report]], report: Callable[[ServerResult], None]
 ) -> tuple[ServerResult, ...]:
-    """Every one of them, in the order of their names; one that cannot be checked is a result as well.
+    """Check servers, a few at a time; return results in the order of their names, failed ones too.
 
     Args:
         look: Checks the server of a name.
@@ -97,12 +97,12 @@ def table_lines(results: Sequence[ServerResult]) -> list[str]:
 
 
 def servers_lines(results: Sequence[ServerResult]) -> list[str]:
-    """The object of `servers_document`, indented, in ASCII."""
+    """Return the object of `servers_document`, indented, in ASCII."""
     return indented(servers_document(results))
 
 
 def servers_document(results: Sequence[ServerResult]) -> dict[str, Any]:
-    """One object with the report of each, or why there is none."""
+    """Return one object with the report of each server, or why there is none."""
     return {
         "format": FORMAT,
         "servers": [
@@ -128,7 +128,7 @@ class _Seen(Struct):
 
 
 class Looks:
-    """What the looks have found so far.
+    """Findings of the looks so far.
 
     Args:
         accept: What the project has signed for; it holds for the findings of all looks together.
@@ -149,17 +149,17 @@ class Looks:
         self._missed: list[str] = []
 
     def of_another_server(self, report: Report) -> bool:
-        """Whether a report is not of the server that the looks before have seen."""
+        """Return whether a report is of another server than the looks before."""
         before = {} if self._newest is None else dict(self._newest.identity)
         former, now = before.get(SYSTEM_IDENTIFIER), dict(report.identity).get(SYSTEM_IDENTIFIER)
         return bool(former and now and former != now)
 
     def miss(self, reason: str) -> None:
-        """A look that did not see the server."""
+        """Note a look that did not see the server."""
         self._missed.append(reason)
 
     def take(self, report: Report) -> tuple[list[tuple[Check, Finding]], list[tuple[Check, Finding]]]:
-        """One look, nothing accepted; findings that the look before did not have, and those that it had alone."""
+        """Take a look, nothing accepted; return findings that are new, and those that only the look before had."""
         self.count += 1
         self._newest = report
         for check, finding in report.findings:
@@ -183,7 +183,7 @@ class Looks:
         return self._seen[key].check, self._seen[key].finding
 
     def together(self) -> Report:
-        """The newest look with the findings of all; unknown is what each look could not see.
+        """Return the newest look with the findings of all; unknown are parts that no look could see.
 
         Raises:
             ValueError: There was none.

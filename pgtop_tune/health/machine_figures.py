@@ -22,7 +22,7 @@ _NEARLY: Final = 0.9
 
 
 def figure(facts: CheckFacts, metric: str, value: T | None) -> T:
-    """A figure of the machine that not every source of host numbers has.
+    """Return a figure of the machine that not every source of host numbers has.
 
     Args:
         facts: What was asked.
@@ -39,7 +39,7 @@ def figure(facts: CheckFacts, metric: str, value: T | None) -> T:
 
 
 def told(facts: CheckFacts, metric: str) -> None:
-    """Makes sure that the source of host numbers has a figure.
+    """Make sure that the source of host numbers has a figure.
 
     Raises:
         Missing: It does not tell it.
@@ -50,7 +50,7 @@ def told(facts: CheckFacts, metric: str) -> None:
 
 
 class Memory(Struct, frozen=True):
-    """What the server may use.
+    """Memory that the server may use.
 
     Attributes:
         limit_bytes: Memory of the machine, or the limit of its control group where that is less.
@@ -67,12 +67,11 @@ class Memory(Struct, frozen=True):
 
     @property
     def evidence(self) -> Evidence:
-        """As evidence."""
         return Evidence(self.says, self.source)
 
 
 def memory(facts: CheckFacts) -> Memory:
-    """What the server may use.
+    """Return the memory that the server may use.
 
     Raises:
         Missing: The machine, or its limits on the server, are not visible from here.
@@ -93,7 +92,7 @@ def memory(facts: CheckFacts) -> Memory:
 
 
 def cores(facts: CheckFacts) -> int:
-    """Processors the server may use, at least 1; a quota, a cpuset and its affinity count.
+    """Return the processors the server may use, at least 1; a quota, a cpuset and its affinity count.
 
     Raises:
         Missing: The machine, or its limits on the server, are not visible from here.
@@ -104,7 +103,7 @@ def cores(facts: CheckFacts) -> int:
 
 
 class HugePageUse(Struct, frozen=True):
-    """Whether the shared memory is in huge pages.
+    """Use of huge pages by the shared memory.
 
     Attributes:
         used: None where it cannot be told.
@@ -116,13 +115,13 @@ class HugePageUse(Struct, frozen=True):
 
 
 def kernel_page_bytes(facts: CheckFacts) -> int:
-    """Pages of memory that is in no huge pages; the usual size where the machine was not seen."""
+    """Return the size of a small page; the usual size where the machine was not seen."""
     host = needs.HOST.of(facts)
     return USUAL_PAGE_BYTES if isinstance(host, Unavailable) else host.page_size_bytes
 
 
 def huge_pages_used(facts: CheckFacts) -> HugePageUse:
-    """Whether the shared memory is in huge pages: huge_pages_status (17+), huge_pages, else the kernel's pool.
+    """Return whether shared memory is in huge pages, by huge_pages_status (17+), huge_pages, else the kernel's pool.
 
     Raises:
         Missing: The parameters were not seen.
@@ -151,7 +150,7 @@ def huge_pages_used(facts: CheckFacts) -> HugePageUse:
 
 
 def huge_pages_needed(facts: CheckFacts, page_bytes: int) -> int:
-    """Huge pages of a size that hold the server's shared memory: shared_memory_size (15+), else shared_buffers + 5 %.
+    """Return how many huge pages hold the server's shared memory: shared_memory_size (15+), else shared_buffers + 5 %.
 
     Raises:
         Missing: The parameters were not seen.
@@ -163,7 +162,7 @@ def huge_pages_needed(facts: CheckFacts, page_bytes: int) -> int:
 
 
 def setting(facts: CheckFacts, name: str) -> str:
-    """A setting of the kernel now.
+    """Return a setting of the kernel now.
 
     Raises:
         Missing: It cannot be read.
@@ -177,7 +176,7 @@ def setting(facts: CheckFacts, name: str) -> str:
 
 
 def number(facts: CheckFacts, name: str) -> int:
-    """The same as a number. Raises as `setting`."""
+    """Return a setting of the kernel as a number. Raises as `setting`."""
     text = setting(facts, name)
     try:
         return int(text)

@@ -74,7 +74,7 @@ class Pace(Struct, frozen=True):
 
 
 class _Target(Struct, frozen=True):
-    """What every part is handed."""
+    """Server and pace, as every part takes them."""
 
     conninfo: ConnInfo
     server: ServerFacts
@@ -87,7 +87,7 @@ _Part = Callable[[_Target], Awaitable[tuple[MeasuredLimit, ...] | Unavailable]]
 
 
 def busy(facts: CheckFacts) -> tuple[str, ...]:
-    """What a measurement would disturb, and be disturbed by; empty on a quiet server. Foreign text.
+    """Return the load that would disturb a measurement, or suffer from it; empty on a quiet server. Foreign text.
 
     A program that waits for a CPU flushes and commits later, and steadily so: passes that agree do not show it.
     """
@@ -98,12 +98,12 @@ def busy(facts: CheckFacts) -> tuple[str, ...]:
 
 
 def passes(rates: Sequence[float]) -> str:
-    """How often it was measured and how far that lies apart."""
+    """Return the number of passes, and the range of their rates."""
     return f"median of {len(rates)} passes from {min(rates):.0f} to {max(rates):.0f} a second"
 
 
 def unsteady(noun: str, rates: Sequence[float], seconds: float) -> str:
-    """Why passes do not say anything: those in the middle lie too far apart; "" where they do.
+    """Return why passes are inconclusive: those in the middle lie too far apart; "" where they do not.
 
     Args:
         noun: "flushes".
@@ -117,14 +117,14 @@ def unsteady(noun: str, rates: Sequence[float], seconds: float) -> str:
 
 
 def contradiction(one: str, per_s: float | None, other_method: str, other_per_s: float) -> str:
-    """Why two measurements of the same cannot both be true; "" where they can, or there is only one."""
+    """Return why two measurements of one rate cannot both be true; "" where they can, or there is only one."""
     if per_s is None or max(per_s, other_per_s) <= _MOST_APART * min(per_s, other_per_s):
         return ""
     return f"{per_s:.0f} flushes a second by {one}, {other_per_s:.0f} by {other_method}: {_AGAIN}"
 
 
 async def measure(conninfo: ConnInfo, facts: CheckFacts, pace: Pace | None = None) -> Measured:
-    """Everything, one after the other.
+    """Measure everything, one part after the other.
 
     Args:
         conninfo: The server.
@@ -165,7 +165,7 @@ async def measure(conninfo: ConnInfo, facts: CheckFacts, pace: Pace | None = Non
 
 
 def more_commits_than_flushes(parameters: needs.Parameters, limits: Sequence[MeasuredLimit]) -> str:
-    """One session cannot commit more often than the device flushes, where each commit waits for its flush; "" else."""
+    """Return why one session cannot have more commits than flushes, where each commit waits for one; "" else."""
     values = {limit.id: limit.value for limit in limits}
     flushes, commits = values.get("wal-flushes"), values.get("commits-1")
     if flushes is None or commits is None or commits <= _MOST_APART * flushes:
@@ -176,7 +176,7 @@ def more_commits_than_flushes(parameters: needs.Parameters, limits: Sequence[Mea
 
 
 def keep(facts: CheckFacts, measured: Measured) -> None:
-    """Keeps what was measured for the screens to come, where no doubts.
+    """Keep measured limits for later screens, unless there are doubts.
 
     Args:
         facts: Of the same server.
@@ -249,7 +249,7 @@ async def _flushes(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
 
 
 async def _told(target: _Target, directory: Path) -> Mapping[str, float]:
-    """What pg_test_fsync says, where it is there and has the time; else nothing."""
+    """Return the rates of pg_test_fsync by method; empty without the program or the time for it."""
     program = program_beside(target.server.postmaster_pid, PROGRAM)
     if program is None or target.pace.program_s < LEAST_S:
         return {}

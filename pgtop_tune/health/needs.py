@@ -88,7 +88,7 @@ _OF_SESSION: Final = frozenset({"global", "database", "user", "database user", "
 
 
 def is_of_session(parameter: Parameter) -> bool:
-    """Whether a row tells what the session that asked has, and not what the server has."""
+    """Return whether a row has the value of the asking session, not the server's."""
     return parameter.source in _OF_SESSION
 
 
@@ -105,7 +105,7 @@ class Parameters:
         self._of = {parameter.name: parameter for parameter in sample.parameters}
 
     def find(self, name: str) -> Parameter | None:
-        """The row; None where this server does not have the parameter.
+        """Return the row; None where this server does not have the parameter.
 
         Raises:
             Missing: The server hides it from this role, or only the value of our own session is known, which a role or
@@ -124,12 +124,12 @@ class Parameters:
         return _ALWAYS_THERE not in self._of
 
     def visible(self, name: str) -> Parameter | None:
-        """The row; None also where it is hidden, or only the value of our own session is known."""
+        """Return the row; None also where it is hidden, or only the value of our own session is known."""
         row = self._of.get(name)
         return None if row is None or is_of_session(row) else row
 
     def row(self, name: str) -> Parameter:
-        """The row.
+        """Return the row.
 
         Raises:
             Missing: This server does not have the parameter, or hides it; or as `find`.
@@ -140,19 +140,19 @@ class Parameters:
         return parameter
 
     def text(self, name: str) -> str:
-        """pg_settings.setting. Raises as `row`."""
+        """Return pg_settings.setting. Raises as `row`."""
         return self.row(name).setting
 
     def shown(self, name: str) -> str:
-        """As SHOW prints it. Raises as `row`."""
+        """Return the value as SHOW prints it. Raises as `row`."""
         return self.row(name).shown
 
     def on(self, name: str) -> bool:
-        """Whether a switch is on. Raises as `row`."""
+        """Return whether a switch is on. Raises as `row`."""
         return self.row(name).setting == "on"
 
     def number(self, name: str) -> float:
-        """Bytes for sizes, seconds for times, else the number. Raises as `row`."""
+        """Return bytes for sizes, seconds for times, else the number. Raises as `row`."""
         row = self.row(name)
         try:
             value = float(row.setting)
@@ -162,12 +162,12 @@ class Parameters:
             raise Missing(name, reason) from None
 
     def whole(self, name: str) -> int:
-        """`number`, whole. Raises as `row`."""
+        """Return `number` as an integer. Raises as `row`."""
         return int(self.number(name))
 
 
 def parameters(facts: CheckFacts) -> Parameters:
-    """The parameters of the server.
+    """Return the parameters of the server.
 
     Raises:
         Missing: They were not seen.
@@ -176,7 +176,7 @@ def parameters(facts: CheckFacts) -> Parameters:
 
 
 def major(facts: CheckFacts) -> int:
-    """Major version of the server.
+    """Return the major version of the server.
 
     Raises:
         Missing: It was not seen.

@@ -40,7 +40,7 @@ _WORDS: Final = ("info", "warning", "high", "critical", "never")
 
 
 class ProjectWishes(Struct, frozen=True):
-    """What the file says; options on the command line win.
+    """Contents of the file; options on the command line win.
 
     Attributes:
         select, ignore: As --select and --ignore.
@@ -57,7 +57,7 @@ class ProjectWishes(Struct, frozen=True):
 
 
 def project_wishes(path: Path | None = None) -> ProjectWishes:
-    """What the project wants; nothing where there is no file.
+    """Read the project's file; return empty wishes where there is none.
 
     Args:
         path: Another file than the one in this directory; it has to be there.
@@ -122,7 +122,7 @@ def _numbers(value: object) -> bool:
 
 
 def _number(value: object) -> bool:
-    """A number, or a text that begins as one: "2GB"."""
+    """Return whether a value is a number, or a text that begins as one: "2GB"."""
     return type(value) in (int, float) or (isinstance(value, str) and value[:1].isdecimal())
 
 
@@ -134,7 +134,7 @@ def _tables(value: object) -> bool:
 
 
 def _not_an_acceptance(entry: Mapping[str, Any]) -> str:
-    """Why an entry is none; "" where it is one. Without a reason and a last day nothing is accepted."""
+    """Return why an entry is no acceptance; "" where it is one. It takes a reason and a last day."""
     if unknown := [name for name in entry if name not in _ACCEPT]:
         return f"unknown key {unknown[0]!r}, it may have {', '.join(_ACCEPT)}"
     for name in ("check", "reason"):
@@ -184,18 +184,18 @@ class AcceptedRisk(Struct, frozen=True):
     until: date
 
     def covers(self, check: str, finding: Finding) -> bool:
-        """Whether it is about all of this finding, whatever the day."""
+        """Return whether the entry covers all of this finding, whatever the day."""
         return self.check == check and fnmatchcase(finding.subject, self.subject)
 
     def covers_some(self, check: str, finding: Finding) -> tuple[str, ...]:
-        """The single objects of this finding that it is about, whatever the day."""
+        """Return the single objects of this finding that the entry covers, whatever the day."""
         if self.check != check or finding.objects is None:
             return ()
         return tuple(name for name in finding.objects.names if fnmatchcase(name, self.subject))
 
 
 def with_accepted(report: Report, risks: Sequence[AcceptedRisk]) -> Report:
-    """The report with what is accepted apart from what is found; entries that are over, or cover nothing, are told."""
+    """Return the report with accepted findings apart; it lists entries that have ended or cover nothing."""
     today = datetime.fromtimestamp(report.at_ms / 1000.0).astimezone().date()
     results = tuple(_divided(result, [risk for risk in risks if risk.until >= today]) for result in report.results)
     pairs = [(result.check.id, finding) for result in report.results for finding in result.findings]
@@ -227,7 +227,7 @@ def _divided(result: Result, risks: Sequence[AcceptedRisk]) -> Result:
 
 
 def _by_object(check: str, finding: Finding, risks: Sequence[AcceptedRisk]) -> tuple[list[Accepted], Finding | None]:
-    """What is accepted of a finding about several objects, and the finding about the others; None without others."""
+    """Return the accepted parts of a finding about several objects, and the finding about the others, if any."""
     of_risk = {risk: risk.covers_some(check, finding) for risk in reversed(risks)}
     by_name = {name: risk for risk, names in of_risk.items() for name in names}
     objects = finding.objects

@@ -30,7 +30,7 @@ _RESTART = "postmaster"
 
 
 def in_place(findings: Iterable[tuple[Check, Finding]]) -> Mapping[str, Advice]:
-    """The parameters that findings above info would set, the worst finding's value where several would.
+    """Return advice for parameters that findings above info would set, the worst finding's value where several would.
 
     Counters are left out: they tell of the time before a change until they are reset, so the value would be raised
     again after it was made.
@@ -47,7 +47,7 @@ def in_place(findings: Iterable[tuple[Check, Finding]]) -> Mapping[str, Advice]:
 
 
 def proposed_values(facts: CheckFacts, findings: Iterable[tuple[Check, Finding]] = ()) -> ProposedValues | Unavailable:
-    """What is proposed for a server and its machine; why nothing.
+    """Return the values proposed for a server and its machine, or why there are none.
 
     Args:
         facts: What was seen.
@@ -119,7 +119,7 @@ def _sum(summands: tuple[Term, ...], use: MemoryUse) -> str:
 
 
 def _difference(use: MemoryUse) -> str:
-    """What ours counts and the book's does not, largest first."""
+    """Return the terms that our rule counts and the book's does not, largest first."""
     named = {term.what: term.size_bytes for term in terms(use)}
     books = {term.what: term.size_bytes for term in book_terms(use)}
     changes = {term: named.get(term, 0.0) - books.get(term, 0.0) for term in (*named, *books)}
@@ -142,5 +142,5 @@ _WHY = {
 
 
 def unsuitable(frames: Sequence[Frame]) -> Mapping[str, Advice]:
-    """What to set in place of the values of these frames that suit no server, by parameter."""
+    """Return replacements of values in these frames that suit no server, by parameter."""
     return in_place(judge(CHECKS, CheckFacts(tuple(frames), answers={SCOPED.name: Answer(())})).findings)

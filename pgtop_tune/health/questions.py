@@ -245,7 +245,7 @@ class HbaRule(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """ "line 7 of pg_hba.conf"; files of another name with their path. Foreign text."""
+        """Return "line 7 of pg_hba.conf"; files of another name with their path. Foreign text."""
         return _place(self.line_number, self.file_name, "pg_hba.conf")
 
 
@@ -281,7 +281,7 @@ class IdentLine(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """ "line 3 of pg_ident.conf"; files of another name with their path. Foreign text."""
+        """Return "line 3 of pg_ident.conf"; files of another name with their path. Foreign text."""
         return _place(self.line_number, self.file_name, "pg_ident.conf")
 
 
@@ -421,7 +421,7 @@ class RolePower(Struct, frozen=True):
 
 
 class ConnectionLimit(Struct, frozen=True):
-    """How many connections a database or a role may have.
+    """Limit of the connections of a database or a role.
 
     Attributes:
         kind: "database" or "role"; "invalid" of a database whose DROP was interrupted.
@@ -434,7 +434,7 @@ class ConnectionLimit(Struct, frozen=True):
 
 
 class ServerCertificate(Struct, frozen=True):
-    """What the server shows to its clients.
+    """Certificate that the server shows to its clients.
 
     Attributes:
         file: ssl_cert_file.
@@ -462,7 +462,7 @@ class BackupHistory(Struct, frozen=True):
 
 
 class ControlFile(Struct, frozen=True):
-    """Of a standby.
+    """Control file of a standby.
 
     Attributes:
         content: Its beginning.

@@ -53,7 +53,7 @@ _UNITS: Final[Mapping[str, Mapping[str, float]]] = {
 
 
 def chosen(select: Sequence[str], ignore: Sequence[str]) -> tuple[Check, ...]:
-    """The checks a user means, in the order of the registry.
+    """Return the checks a user means, in the order of the registry.
 
     Args:
         select: Ids ("MEM-01"), beginnings of ids ("MEM") or groups ("memory"), also several in one, separated by
@@ -74,7 +74,7 @@ def chosen(select: Sequence[str], ignore: Sequence[str]) -> tuple[Check, ...]:
 
 
 def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
-    """Values given for thresholds, by check id.
+    """Return values given for thresholds, by check id.
 
     Args:
         assignments: "MEM-01=95" for a check's first threshold, "MEM-01.high=120" for another; "SLOT-01=2GB" and
@@ -109,7 +109,7 @@ def _listed(texts: Sequence[str]) -> list[str]:
 
 
 def _number(word: str, unit: str) -> float | None:
-    """In a threshold's own unit; None for what is no number, or has a unit that does not fit."""
+    """Return a value in a threshold's own unit; None for text that is no number, or whose unit does not fit."""
     written = _NUMBER.match(word)
     if written is None:
         return None
@@ -118,7 +118,7 @@ def _number(word: str, unit: str) -> float | None:
 
 
 def catalogue(checks: Sequence[Check]) -> list[str]:
-    """A line for each check: id, the worst it finds, title and group, then its thresholds as they are given."""
+    """Return a line for each check: id, worst severity, title and group, then its thresholds as they are given."""
     width = max((len(f"{check.title} ({check.group})") for check in checks), default=0)
     return [
         f"{check.id:<9} {check.severity.value:<8} {f'{check.title} ({check.group})':<{width}}  "
@@ -128,7 +128,7 @@ def catalogue(checks: Sequence[Check]) -> list[str]:
 
 
 def limit_words(threshold: Threshold, value: float | None = None) -> str:
-    """A value of it, or its default, with the largest unit in which it is whole, as it may be typed."""
+    """Return a value, or the default, in the largest unit in which it is whole, as it may be typed."""
     number = threshold.default if value is None else value
     factors = _UNITS.get(threshold.unit.partition("/")[0], {})
     fitting = [(factor, unit) for unit, factor in factors.items() if _is_whole(number / factor)]
@@ -159,7 +159,7 @@ def _named_checks(word: str) -> list[Check]:
 
 
 def by_id(word: str) -> Check:
-    """The check of an id, in any case.
+    """Return the check of an id, in any case.
 
     Raises:
         UsageProblem: There is none; with the nearest.

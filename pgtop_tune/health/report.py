@@ -19,7 +19,7 @@ SYSTEM_IDENTIFIER: Final = "system identifier"
 
 
 class CheckOutcome(StrEnum):
-    """How a check ended."""
+    """Outcome of a check."""
 
     FOUND = "found"
     UNKNOWN = "unknown"
@@ -57,19 +57,19 @@ class Result(Struct, frozen=True):
 
     @property
     def outcome(self) -> CheckOutcome:
-        """FOUND with a finding, also one known before or accepted, UNKNOWN when something was not seen, else PASSED."""
+        """Return FOUND with a finding, also one known before or accepted, UNKNOWN with an unseen part, else PASSED."""
         if self.findings or self.n_known or self.accepted:
             return CheckOutcome.FOUND
         return CheckOutcome.UNKNOWN if self.unknowns else CheckOutcome.PASSED
 
     @property
     def severity(self) -> Severity | None:
-        """Of the worst finding."""
+        """Return the severity of the worst finding."""
         return max((finding.severity for finding in self.findings), key=lambda severity: severity.rank, default=None)
 
 
 class UnknownCause(Struct, frozen=True):
-    """What keeps checks from saying anything: a missing right, a closed database, young counters.
+    """Cause that keeps checks unknown: a missing right, a closed database, young counters.
 
     Attributes:
         checks: That cannot say, in the order of the registry.
@@ -81,12 +81,12 @@ class UnknownCause(Struct, frozen=True):
 
     @property
     def short(self) -> str:
-        """The check's id, or how many checks."""
+        """Return the check's id, or how many checks."""
         return self.checks[0].id if len(self.checks) == 1 else f"{len(self.checks)} checks"
 
     @property
     def ids(self) -> str:
-        """Of the checks: "WAL-01, WAL-02"."""
+        """Return the ids of the checks: "WAL-01, WAL-02"."""
         return ", ".join(check.id for check in self.checks)
 
 
@@ -95,7 +95,7 @@ _RIGHT: Final = re.compile(r"GRANT .*")
 
 
 def _cause(reason: str) -> str:
-    """The same for reasons that one thing would mend."""
+    """Return the same text for reasons with one remedy."""
     right = _RIGHT.search(reason)
     return _NUMBER.sub("#", reason) if right is None else right[0]
 
@@ -175,18 +175,18 @@ class Report(Struct, frozen=True):
 
     @property
     def findings(self) -> tuple[tuple[Check, Finding], ...]:
-        """All of them, worst first, those of one severity in the order of the registry."""
+        """Return all findings, worst first, those of one severity in the order of the registry."""
         pairs = [(result.check, finding) for result in self.results for finding in result.findings]
         return tuple(sorted(pairs, key=lambda pair: -pair[1].severity.rank))
 
     @property
     def unknowns(self) -> tuple[tuple[Check, Unknown], ...]:
-        """All of them, in the order of the registry."""
+        """Return all unknown parts, in the order of the registry."""
         return tuple((result.check, unknown) for result in self.results for unknown in result.unknowns)
 
     @property
     def unknown_causes(self) -> tuple[UnknownCause, ...]:
-        """What is unknown, by what keeps it so; those that keep the most from being known first."""
+        """Return the causes of unknown parts, those that concern the most checks first."""
         by_cause: dict[str, list[tuple[Check, Unknown]]] = {}
         for check, unknown in self.unknowns:
             by_cause.setdefault(_cause(unknown.cause or unknown.reason), []).append((check, unknown))
@@ -200,26 +200,26 @@ class Report(Struct, frozen=True):
 
     @property
     def accepted(self) -> tuple[tuple[Check, Accepted], ...]:
-        """All of them, worst first."""
+        """Return all accepted findings, worst first."""
         pairs = [(result.check, risk) for result in self.results for risk in result.accepted]
         return tuple(sorted(pairs, key=lambda pair: -pair[1].finding.severity.rank))
 
     @property
     def passed(self) -> int:
-        """Checks that looked and found nothing."""
+        """Return the number of checks that looked and found nothing."""
         return sum(1 for result in self.results if result.outcome is CheckOutcome.PASSED)
 
     def at_least(self, severity: Severity) -> int:
-        """Findings of a severity and above."""
+        """Return the number of findings of a severity and above."""
         return sum(1 for _, finding in self.findings if finding.severity.rank >= severity.rank)
 
     def fails(self, severity: Severity | None, *, strict: bool) -> bool:
-        """Whether the exit status is 1: findings from a severity on (None: never); strict: unknown checks as well."""
+        """Return whether the exit status is 1: findings from a severity on (None: never); if strict, unknown ones too."""
         return bool((severity is not None and self.at_least(severity)) or (strict and self.unknowns))
 
 
 def documentation(check: Check, major: int | None) -> str:
-    """Where PostgreSQL's documentation of that major speaks of it; a major newer than we know is "devel"."""
+    """Return the address of PostgreSQL's documentation for a check; "devel" for a major newer than we know."""
     version = "current" if major is None else "devel" if major > NEWEST_MAJOR else str(major)
     return f"https://www.postgresql.org/docs/{version}/{check.page}"
 
@@ -231,7 +231,7 @@ class CheckControl(Protocol):
     """Called in the engine's loop, as the other controls."""
 
     async def check(self) -> Report:
-        """Looks at the server and its machine once, changes nothing; takes seconds.
+        """Look at the server and its machine once, change nothing; takes seconds.
 
         Raises:
             UsageProblem: The project's file says something it cannot mean.
@@ -240,7 +240,7 @@ class CheckControl(Protocol):
         ...
 
     async def measure(self, *, anyway: bool) -> Report | tuple[str, ...]:
-        """The same with a measurement of what the server can do at most; takes up to 20 s more and writes a little.
+        """Check, and measure the most that the server can do; takes up to 20 s more and writes a little.
 
         Args:
             anyway: Also where the server is busy.

@@ -1,5 +1,4 @@
-"""Rules that several checks share: a parameter with another value than advised, values of single roles and
-databases."""
+"""Rules that several checks share: parameters with another value than advised, values of roles and databases."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ def shortened(texts: Iterable[str], most: int, separator: str = ", ") -> str:
 
 
 def setting(facts: CheckFacts, *names: str) -> Evidence:
-    """Parameters as SHOW prints them, as evidence.
+    """Return parameters as SHOW prints them, as evidence.
 
     Raises:
         Missing: The server does not show one of them.
@@ -68,7 +67,7 @@ def setting(facts: CheckFacts, *names: str) -> Evidence:
 def value_is(
     name: str, bad: Collection[str], better: str, severity: Severity, says: str, fixed: Fix | None = None
 ) -> Look:
-    """Finds a parameter that has one of these values.
+    """Return a look that finds a parameter with one of these values.
 
     Args:
         name: Of the parameter.
@@ -95,13 +94,13 @@ def value_is(
 
 
 def now_ms(facts: CheckFacts) -> int:
-    """The server's clock when it was looked at; ours where it did not tell. Milliseconds since the epoch."""
+    """Return the server's clock at the look, ours where it is not known. Milliseconds since the epoch."""
     activity = needs.ACTIVITY.of(facts)
     return facts.frames[-1].taken_at_ms if isinstance(activity, Unavailable) else activity.now_ms
 
 
 def counted_s(facts: CheckFacts, reset_ms: int | None) -> float:
-    """Seconds that counters have counted: since their reset, else since there are statistics. At least one.
+    """Return the seconds that counters have counted: since their reset, else since there are statistics. At least one.
 
     Counters outlive a clean restart, and begin anew after a crash; then pg_stat_wal, pg_stat_bgwriter and pg_stat_io
     have that moment as their reset.
@@ -123,14 +122,14 @@ def _began_ms(facts: CheckFacts) -> int:
 
 
 def too_young(seconds: float, least_s: float = SHORTEST_S) -> Unknown | None:
-    """When counters have counted for so short a time that they say nothing of the load; None when not."""
+    """Return an unknown part where counters are too young to show the load; else None."""
     if seconds >= least_s:
         return None
     return Unknown(f"the counters are {duration(seconds)} old: too young for a result")
 
 
 def counted(seconds: float, reset: str) -> Evidence:
-    """For how long a counter has counted, and that the finding stays.
+    """Return evidence of the time that a counter covers, and that the finding stays until a reset.
 
     Args:
         seconds: As `counted_s`.
@@ -140,12 +139,12 @@ def counted(seconds: float, reset: str) -> Evidence:
 
 
 def on_standby(facts: CheckFacts) -> bool:
-    """pg_is_in_recovery(). Raises Missing when the server was not seen."""
+    """Return pg_is_in_recovery(). Raises Missing when the server was not seen."""
     return facts.have(needs.SERVER).in_recovery
 
 
 def advice_facts(facts: CheckFacts) -> AdviceFacts | None:
-    """What advice is derived from; None when the server was not seen."""
+    """Return the facts that advice is derived from; None when the server was not seen."""
     server = facts_of(facts.interval, Beside(machine=_machine(facts), disk=facts.disk, workload=facts.workload))
     measured = None if isinstance(facts.measured, Unavailable) else facts.measured.value(CLOCK)
     return server if server is None or measured is None else replace(server, clock_ns=measured)
@@ -178,7 +177,7 @@ def _advice(facts: CheckFacts, row: Parameter) -> Advice | None:
 
 
 def advised(facts: CheckFacts, name: str) -> Fix:
-    """Sets a parameter to what `advise` and the parameter screen have for it; words where the server has that.
+    """Return the fix that sets a parameter to its advised value; words where the server has that.
 
     Raises:
         Missing: The server does not show it.
@@ -194,7 +193,7 @@ def advised(facts: CheckFacts, name: str) -> Fix:
 
 
 def advised_or(facts: CheckFacts, name: str, value: str) -> Fix:
-    """The same; this value where nothing is advised for these facts."""
+    """Return the fix of `advised`; to this value where nothing is advised for these facts."""
     row = needs.parameters(facts).row(name)
     advice = _advice(facts, row)
     nothing = advice is None or (advice.value is None and row.source not in OUT_OF_REACH)
@@ -202,13 +201,13 @@ def advised_or(facts: CheckFacts, name: str, value: str) -> Fix:
 
 
 def is_advised(facts: CheckFacts, row: Parameter) -> bool:
-    """Whether a parameter has the value that is advised for this server."""
+    """Return whether a parameter has the value that is advised for this server."""
     advice = _advice(facts, row)
     return advice is not None and advice.value is not None and same(row, advice.value)
 
 
 def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: bool = False) -> Fix:
-    """Sets settings of the machine to what is advised for them; words where there is nothing to set.
+    """Return the fix that sets settings of the machine to their advised values; words where there is nothing to set.
 
     Args:
         facts: What checks stand on.
@@ -237,7 +236,7 @@ def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: b
 
 
 def hidden(facts: CheckFacts) -> Iterator[Unknown]:
-    """One, when this role may not look into sessions of others."""
+    """Yield an unknown part when this role may not look into sessions of others."""
     reason = hidden_sessions(facts.frames[-1])
     if reason is not None:
         yield Unknown(str(reason))
@@ -257,12 +256,12 @@ class Scoped(Struct, frozen=True):
 
     @property
     def is_off(self) -> bool:
-        """Whether a switch is off, however that is written: the catalogue has it as it was typed."""
+        """Return whether a switch is off, however that is written: the catalogue has it as it was typed."""
         return self.value.lower() in _OFF
 
     @property
     def where(self) -> str:
-        """ "role app in database shop"; foreign text."""
+        """Return "role app in database shop"; foreign text."""
         if self.role is None and self.database is None:
             return "all roles"
         parts = (("role", self.role), ("in database" if self.role else "database", self.database))
@@ -270,7 +269,7 @@ class Scoped(Struct, frozen=True):
 
     @property
     def fix(self) -> Fix:
-        """Takes it away, and puts it back."""
+        """Return the fix that resets the value, and its undo."""
         scope, arguments = self._scope()
         parameter = identifier(*self.name.split("."))
         return Fix(
@@ -298,7 +297,7 @@ class Scoped(Struct, frozen=True):
 
 
 def scoped(facts: CheckFacts, names: Collection[str]) -> Iterator[Scoped]:
-    """Where roles and databases have one of these parameters for their own.
+    """Yield values that roles and databases have for these parameters.
 
     Raises:
         Missing: pg_db_role_setting was not read.
@@ -311,7 +310,7 @@ def scoped(facts: CheckFacts, names: Collection[str]) -> Iterator[Scoped]:
 
 
 def scoped_finding(assignment: Scoped, severity: Severity, says: str) -> Finding:
-    """That a role or a database has such a parameter; `says` is the consequence."""
+    """Return the finding that a role or a database has such a value; `says` is the consequence."""
     return Finding(
         severity=severity,
         says=f"{assignment.name} is {assignment.value} for {assignment.where}: {says}",
@@ -323,7 +322,7 @@ def scoped_finding(assignment: Scoped, severity: Severity, says: str) -> Finding
 
 
 def also_scoped(look: Look, *names: str) -> Look:
-    """A look that also finds what it finds of the server where a role or a database has another value for its own.
+    """Return a look that also judges the values that roles and databases have for their own.
 
     Args:
         look: Of the server; a finding about a parameter has a fix of that parameter.
@@ -358,7 +357,7 @@ def also_scoped(look: Look, *names: str) -> Look:
 
 
 def _with(facts: CheckFacts, row: Parameter) -> CheckFacts:
-    """Facts with another row of pg_settings."""
+    """Return facts with another row of pg_settings."""
     newest = facts.frames[-1]
     sample = newest.postgres
     if isinstance(sample, Unavailable) or isinstance(sample.parameters, Unavailable):
@@ -369,7 +368,7 @@ def _with(facts: CheckFacts, row: Parameter) -> CheckFacts:
 
 
 def in_database(database: str, do: str, undo: str = NOTHING_TO_UNDO, remark: str = "") -> Fix:
-    """SQL that is to be run in one database, which the remark names."""
+    """Return SQL to be run in one database, which the remark names."""
     return Fix(
         do=do,
         undo=undo,

@@ -1,4 +1,4 @@
-"""When a certificate ends: the one field of X.509 that a check needs. Pure.
+"""Files of the server that checks decode: the end of a certificate, the control file of a standby. Pure.
 
 Source: RFC 5280, 4.1.2.5; RFC 7468.
 """
@@ -23,7 +23,7 @@ _FORK: Final = 2050
 
 
 def ends_at(pem: bytes) -> datetime:
-    """The end of the first certificate of a file, which is the server's own.
+    """Return the end of the first certificate of a file, which is the server's own.
 
     Raises:
         ValueError: There is no certificate in it, or none that can be read.
@@ -49,7 +49,7 @@ def ends_at(pem: bytes) -> datetime:
 
 
 def _inside(data: bytes, tag: int) -> tuple[bytes, bytes]:
-    """The content of the element that comes first, and the rest."""
+    """Return the content of the first element, and the bytes after it."""
     found_tag, content, remaining = _next(data)
     if found_tag != tag:
         raise ValueError("another element than expected")
@@ -57,7 +57,7 @@ def _inside(data: bytes, tag: int) -> tuple[bytes, bytes]:
 
 
 def _next(data: bytes) -> tuple[int, bytes, bytes]:
-    """Tag and content of the first element of DER, and the rest."""
+    """Return tag and content of the first element of DER, and the bytes after it."""
     tag, length, start = data[0], data[1], 2
     if length & 0x80:
         start += length & 0x7F
@@ -80,7 +80,7 @@ AT_LEAST: Final = (
 
 
 def settings_of_primary(content: bytes, system_identifier: str) -> Mapping[str, str]:
-    """Values by parameter, as pg_settings.setting has them.
+    """Return values by parameter, as pg_settings.setting has them.
 
     Args:
         content: Beginning of global/pg_control.

@@ -26,7 +26,7 @@ _SOURCE = "as the operator says"
 
 
 class Told(Struct, frozen=True):
-    """What is said; None where nothing is.
+    """Claims of the operator; None where there is none.
 
     Attributes:
         memory_bytes, cpus: Of the server's machine; both or neither.
@@ -38,7 +38,7 @@ class Told(Struct, frozen=True):
     workload: Workload | None = None
 
     def words(self, facts: CheckFacts) -> str:
-        """What of it counts for these facts, in one line; "" where nothing does."""
+        """Return the claims that count for these facts, in one line; "" without any."""
         is_needless = self.memory_bytes is None or not isinstance(sections.machine(facts.frames[-1]), Unavailable)
         machine = () if is_needless else (f"{about(self.memory_bytes or 0)} of memory", f"{self.cpus} CPUs")
         disk = () if self.disk is None else (f"the data lie on {self.disk.value}",)
@@ -46,7 +46,7 @@ class Told(Struct, frozen=True):
         return ", ".join((*machine, *disk, *workload))
 
     def of(self, facts: CheckFacts) -> CheckFacts:
-        """The facts with it: memory and CPUs only where the machine was not seen."""
+        """Return the facts with the claims: memory and CPUs only where the machine was not seen."""
         changed = replace(facts, disk=self.disk, workload=self.workload)
         if self.memory_bytes is None or self.cpus is None:
             return changed
@@ -79,7 +79,7 @@ _NEAR_SHARE: Final = 0.1
 
 
 class Wanted(Struct, frozen=True):
-    """What is to be checked, and how.
+    """Choices of a check.
 
     Attributes:
         limits: Of the checks, by id.
@@ -96,7 +96,7 @@ class Wanted(Struct, frozen=True):
 
     @classmethod
     def of(cls, wishes: ProjectWishes, *, proposes: bool = False, told: Told = NOTHING_TOLD) -> Self:
-        """Of a project's wishes, with what the command line has changed of them.
+        """Return the choices of a project, with those of the command line.
 
         Raises:
             UsageProblem: The choice of checks, a threshold, or the check of an acceptance is wrong.
@@ -107,15 +107,15 @@ class Wanted(Struct, frozen=True):
 
     @classmethod
     def by_project(cls) -> Self:
-        """As the file in the working directory has it. Raises as `of`."""
+        """Return the choices of the file in the working directory. Raises as `of`."""
         return cls.of(project_wishes())
 
     def judged(self, facts: CheckFacts) -> Report:
-        """The report."""
+        """Return the report with accepted findings apart."""
         return with_accepted(self.found(facts), self.accept)
 
     def found(self, facts: CheckFacts) -> Report:
-        """The report, with what is accepted still among the findings."""
+        """Return the report with accepted findings among the others."""
         changed = tuple(self._changed(facts))
         facts = self.told.of(facts)
         check_ids = {check.id for check in self.checks}
@@ -130,7 +130,7 @@ class Wanted(Struct, frozen=True):
         return replace(report, proposal=proposed_values(facts, standing))
 
     def _changed(self, facts: CheckFacts) -> Iterator[tuple[str, str]]:
-        """What makes it another check than the one without options, besides the choice of checks."""
+        """Yield the choices, besides those of checks, that differ from the check without options."""
         limits = [
             f"{check.id}.{threshold.name} is {limit_words(threshold, value)} ({limit_words(threshold)})"
             for check in self.checks
@@ -143,7 +143,7 @@ class Wanted(Struct, frozen=True):
             yield "the operator's words on the machine", text
 
     def near(self, facts: CheckFacts) -> frozenset[tuple[str, str]]:
-        """(check id, subject) of what would be found if each limit were a tenth lower, or a tenth higher."""
+        """Return (check id, subject) of each finding with limits a tenth lower, or a tenth higher."""
         keys: set[tuple[str, str]] = set()
         checks = [check for check in self.checks if check.thresholds]
         for factor in (1.0 - _NEAR_SHARE, 1.0 + _NEAR_SHARE):

@@ -56,7 +56,7 @@ _KINDS: Final = ("TABLES", "SCHEMAS", "LARGE OBJECTS")
 
 
 def _rights_in(rights: str) -> Sql:
-    """The words of a list that are rights."""
+    """Return the words of a list that are rights."""
     return joined(", ", (Sql(right) for right in _RIGHTS if right in rights.split(", ")))
 
 

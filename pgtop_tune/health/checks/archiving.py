@@ -153,14 +153,14 @@ def _is_library_without_place(facts: CheckFacts, parameters: needs.Parameters) -
 
 
 def _archive_mode(parameters: needs.Parameters) -> Fix:
-    """Without a command for it every segment would stay in pg_wal."""
+    """Return the fix for archive_mode; words where no command is set, since every segment would then stay in pg_wal."""
     if _archivers(parameters):
         return set_parameter(parameters.row("archive_mode"), "on")
     return words("Set archive_command or archive_library first, then archive_mode=on and restart.")
 
 
 def _archivers(parameters: needs.Parameters) -> tuple[str, ...]:
-    """The parameters that name one."""
+    """Return the parameters that name an archiver."""
     rows = (parameters.find(name) for name in ("archive_command", "archive_library"))
     return tuple(row.name for row in rows if row is not None and row.setting not in ("", _NOT_SHOWN))
 
@@ -367,14 +367,14 @@ def _timeout(row: Parameter, parameters: needs.Parameters) -> Fix:
 
 
 def _end_of(segment: str | None, segment_bytes: int) -> int | None:
-    """Where the segment of this name ends; None for names of other files."""
+    """Return the position at which a segment ends; None for names of other files."""
     if segment is None or not _NAME.fullmatch(segment):
         return None
     return int(segment[8:16], 16) * 2**32 + (int(segment[16:], 16) + 1) * segment_bytes
 
 
 def _has_tool_backups(facts: CheckFacts) -> bool:
-    """Whether the catalogue of a tool has backups: BAK-02 judges them."""
+    """Return whether a tool's catalogue has backups: BAK-02 judges them."""
     tools = needs.BACKUP_TOOLS.of(facts)
     return not isinstance(tools, Unavailable) and any(catalogue.backups for catalogue in tools.catalogues)
 
@@ -420,8 +420,8 @@ def _catalogues(facts: CheckFacts, limits: Limits) -> Findings:
     untold = [catalogue for catalogue in tools.catalogues if not catalogue.system_identifiers]
     if len(untold) > 1:
         yield Unknown(
-            f"{untold[0].tool} has {', '.join(catalogue.name for catalogue in untold)}, and does not tell which is this "
-            "server"
+            f"{untold[0].tool} has {', '.join(catalogue.name for catalogue in untold)}, and does not tell which is "
+            "this server"
         )
         return
     of_this_server = [
@@ -483,7 +483,7 @@ def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Fi
 
 
 def _end_ms(backup: ToolBackup) -> int:
-    """One that has not ended is the newest."""
+    """Return the end of a backup; one that has not ended is the newest."""
     return 2**63 if backup.ended_ms is None else backup.ended_ms
 
 

@@ -1,4 +1,4 @@
-"""Who writes dirty buffers: the background writer, or backends that wanted to read."""
+"""Writers of dirty buffers: the background writer, or backends that wanted to read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_BACKENDS: Final = frozenset({"checkpointer", "background writer", "startup"
 
 
 class _Writers(Struct, frozen=True):
-    """Who wrote dirty buffers of relations, in buffers a second.
+    """Rates at which processes wrote dirty buffers of relations, in buffers a second.
 
     Attributes:
         backends: By whom a user waits for; those that a bulk load or a vacuum writes from its own ring are not among
@@ -43,7 +43,7 @@ class _Writers(Struct, frozen=True):
 
 
 def _writers(facts: CheckFacts) -> _Writers | None:
-    """None where it is not counted what backends wrote."""
+    """Return the rates; None where the server does not count writes of backends."""
     checkpoints, counted = facts.have(needs.CHECKPOINTS), needs.IO.of(facts)
     seconds = counted_s(facts, checkpoints.stats_reset_ms)
     cleaned = checkpoints.buffers_clean / seconds

@@ -46,7 +46,7 @@ _TRIES: Final = (
 
 
 def _view(facts: CheckFacts, column: str) -> str:
-    """Where the counters of checkpoints are: a view of their own since 17."""
+    """Return the view and column of a counter of checkpoints: a view of their own since 17."""
     if needs.major(facts) >= 17:
         return f"pg_stat_checkpointer.num_{column}"
     return f"pg_stat_bgwriter.checkpoints_{'req' if column == 'requested' else column}"
@@ -57,8 +57,10 @@ def _reset(facts: CheckFacts) -> str:
 
 
 def _by_volume(facts: CheckFacts) -> int:
-    """Of the requested checkpoints those that the volume of WAL can have asked for: one for each distance at which it
-    does. The others are CHECKPOINT, CREATE DATABASE with file_copy, base backups. All where the volume is not known.
+    """Return the requested checkpoints that the volume of WAL explains; all of them where the volume is not known.
+
+    The volume asks for one at each distance of WAL. The others are of CHECKPOINT, CREATE DATABASE with file_copy and
+    base backups.
 
     Source: xlog.c (CalculateCheckpointSegments, XLogCheckpointNeeded): max_wal_size / (1 +
     checkpoint_completion_target) in whole segments, less the one it begins in.

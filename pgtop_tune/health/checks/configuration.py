@@ -58,7 +58,7 @@ class Release(Struct, frozen=True):
 
 
 class Releases(Struct, frozen=True):
-    """What was known on a day.
+    """Releases as they were known on a day.
 
     Attributes:
         as_of: That day.
@@ -71,7 +71,7 @@ class Releases(Struct, frozen=True):
 
 @cache
 def releases() -> Releases:
-    """The file that is shipped. Source: postgresql.org, "Versioning Policy"."""
+    """Return the releases that are shipped. Source: postgresql.org, "Versioning Policy"."""
     text = files("pgtop_tune.health").joinpath("data", "releases.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
     return Releases(document["as_of"], {int(major): Release(**row) for major, row in document["majors"].items()})
@@ -319,7 +319,7 @@ def _starts(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _signals(facts: CheckFacts) -> Findings:
-    """Files in the data directory that make the next start another one."""
+    """Yield files in the data directory that make the next start another one."""
     is_standby = facts.have(needs.SERVER).in_recovery
     for file in start_files(facts):
         if file.part not in _SIGNALS or not file.is_there or (is_standby and file.part != _OLD_RECOVERY):
@@ -335,7 +335,7 @@ def _signals(facts: CheckFacts) -> Findings:
 
 
 def _back(facts: CheckFacts, names: Sequence[str]) -> Fix | None:
-    """The values that are in force, for the next start as well."""
+    """Return the fix that keeps the values in force for the next start; None without one."""
     parameters = needs.parameters(facts)
     if not names or _OF_NO_STATEMENT in names:
         return None

@@ -55,7 +55,7 @@ _MENDED: Final = 20
 
 
 def _open_to_all(parameters: needs.Parameters) -> int:
-    """Connections for those who are neither superusers nor of pg_use_reserved_connections."""
+    """Return the connections for roles that are neither superusers nor in pg_use_reserved_connections."""
     reserved = sum(parameters.whole(name) for name in _RESERVED if parameters.find(name) is not None)
     return parameters.whole("max_connections") - reserved
 
@@ -101,7 +101,7 @@ def _many(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _fewer(facts: CheckFacts, sensible: int) -> Fix:
-    """As few as sensible, where that leaves room for the sessions there are."""
+    """Return the fix that lowers max_connections, where that leaves room for the sessions there are."""
     activity = needs.ACTIVITY.of(facts)
     used = 0 if isinstance(activity, Unavailable) else len(client_backends(activity))
     if on_standby(facts):

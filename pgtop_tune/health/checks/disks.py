@@ -218,7 +218,7 @@ def _read_ahead(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _mounts(facts: CheckFacts) -> tuple[MountPoint, ...]:
-    """Those that hold what must not be lost.
+    """Return the mounts that hold data which must not be lost.
 
     Raises:
         Missing: None is known.
@@ -245,7 +245,7 @@ def _unplaced(facts: CheckFacts) -> Iterator[Unknown]:
 
 
 def _own_queues(facts: CheckFacts) -> list[Queue]:
-    """Those that order requests themselves: not volumes made of other disks.
+    """Return the queues of disks that order requests themselves, not of volumes made of other disks.
 
     Raises:
         Missing: None is known.

@@ -32,7 +32,7 @@ def _pools(facts: CheckFacts) -> tuple[HugePages, ...]:
 
 
 def _pool(facts: CheckFacts) -> HugePages | None:
-    """The pool of the default size, which vm.nr_hugepages is about; the smallest where that size is not known."""
+    """Return the pool that vm.nr_hugepages is about; the smallest where the default size is not known."""
     pools, machine = _pools(facts), needs.MACHINE.of(facts)
     usual_bytes = None if isinstance(machine, Unavailable) else machine.huge_page_bytes
     smallest = min(pools, key=lambda pool: pool.page_bytes, default=None)
@@ -44,7 +44,7 @@ def _idle_pages(pool: HugePages) -> int:
 
 
 def _huge_pages_fix(facts: CheckFacts, pool: HugePages | None, needed: int) -> Fix:
-    """Room in the pool beside what others have of it, then the server's own switch; it takes a restart in any case."""
+    """Return the fix: room in the pool first, then the server's switch; the server restarts in any case."""
     idle = 0 if pool is None else _idle_pages(pool)
     if idle < needed:
         return advised_setting(facts, _COUNT, remark="and restart the server, with huge_pages=try or on")
@@ -89,7 +89,7 @@ def _in_small_pages(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _percent_of_memory(facts: CheckFacts, size_bytes: float) -> float | None:
-    """None where the machine, or a limit on the server, is not seen."""
+    """Return the share of the memory; None where the machine, or a limit on the server, is not seen."""
     try:
         return 100 * size_bytes / memory(facts).limit_bytes
     except Missing:
@@ -150,7 +150,7 @@ def _idle(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _smaller(pool: HugePages, pages: int) -> Fix:
-    """Pools of another than the default size have a file of their own."""
+    """Return the fix for a pool; one of another than the default size has a file of its own."""
     size = f"{pool.page_bytes // 1024}kB"
     boot = f"hugepagesz={size.removesuffix('B')} hugepages={pages} on the kernel's command line"
     return kernel_file(f"/sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages", str(pages), str(pool.total), boot)

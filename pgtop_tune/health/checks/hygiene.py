@@ -19,7 +19,7 @@ _PGBENCH: Final = "pgbench"
 
 
 def _clients(facts: CheckFacts) -> Counter[str]:
-    """Sessions of pgbench now, by database."""
+    """Return the number of pgbench's sessions by database."""
     backends = client_backends(facts.have(needs.ACTIVITY))
     return Counter(
         backend.datname or "" for backend in backends if (backend.application_name or "").startswith(_PGBENCH)

@@ -185,7 +185,7 @@ def _drop_statement(index: IndexState) -> str:
 
 
 def _create_again(index: IndexState) -> str:
-    """What makes it as it was, in its tablespace; "" when it is gone by now."""
+    """Return the statements that create the index as it was, in its tablespace; "" when it is gone by now."""
     if index.definition is None:
         return ""
     if MASK in index.definition:
@@ -199,7 +199,7 @@ def _create_again(index: IndexState) -> str:
 
 
 def _concurrently(definition: str) -> str:
-    """pg_get_indexdef() tells a statement that locks out writes."""
+    """Return CREATE INDEX CONCURRENTLY: the statement of pg_get_indexdef() locks out writes."""
     return re.sub(r"\A(CREATE (?:UNIQUE )?INDEX) ", r"\1 CONCURRENTLY ", definition)
 
 
@@ -243,7 +243,7 @@ def _sequences(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _severity(sequence: SequenceState, critical: bool) -> Severity:
-    """Numbers that come again stop only those inserts that meet a row of the same."""
+    """Return the severity; a cycling sequence fails only inserts that meet a row with the same number."""
     if not critical:
         return Severity.WARNING
     return Severity.HIGH if sequence.cycles else Severity.CRITICAL
@@ -270,7 +270,7 @@ def _widen(database: str, sequence: SequenceState) -> Fix:
 
 
 def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Fix | None:
-    """Words where ALTER COLUMN TYPE fails; None where it runs."""
+    """Return words where ALTER COLUMN TYPE fails; None where it runs."""
     name = f"{column.table_name}.{column.column_name}"
     if column.type_is_kept_by == "parent":
         return words(

@@ -56,7 +56,7 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def promised(facts: CheckFacts) -> tuple[float | None, tuple[Evidence, ...]]:
-    """Per cent of memory and swap, outside huge pages, that processes have been promised; None where it is not seen."""
+    """Return the per cent of memory and swap, outside huge pages, promised to processes; None where it is not seen."""
     sample = needs.MEMORY.of(facts)
     if isinstance(sample, Unavailable) or sample.committed_bytes is None:
         return None, ()
@@ -101,13 +101,13 @@ def _commit_limit(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _with_limit_before(fix: Fix, facts: CheckFacts) -> Fix:
-    """The kernel makes vm.overcommit_ratio 0 where CommitLimit is made of kilobytes: the undoing says these."""
+    """Return the fix with an undo in kilobytes where CommitLimit is set so: vm.overcommit_ratio is 0 then."""
     ratio = f"sysctl -w {_RATIO}={setting(facts, _RATIO)}\n"
     return replace(fix, undo=fix.undo.replace(ratio, f"sysctl -w {_limit_before(facts)}\n"))
 
 
 def _limit_before(facts: CheckFacts) -> str:
-    """What CommitLimit is made of now: the kernel makes one 0 where the other is set."""
+    """Return the setting that CommitLimit is made of; the kernel makes one 0 where the other is set."""
     ratio = setting(facts, "vm.overcommit_ratio")
     kilobytes = number(facts, "vm.overcommit_kbytes") if ratio == "0" else 0
     return f"vm.overcommit_kbytes={kilobytes}" if kilobytes else f"vm.overcommit_ratio={ratio}"
@@ -164,7 +164,7 @@ def _dirty(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _flushed_early(facts: CheckFacts, most_bytes: float) -> tuple[Evidence, ...]:
-    """That the server has its writes flushed as it goes, and no more than that is dirty now; () where it is not so."""
+    """Return evidence that the server flushes its writes early and little is dirty now; () where that is not so."""
     sample, dirty_bytes = needs.PARAMETERS.of(facts), facts.have(needs.MEMORY).dirty_bytes
     if isinstance(sample, Unavailable) or dirty_bytes is None or dirty_bytes > most_bytes:
         return ()

@@ -37,7 +37,7 @@ _OF_TERM: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def _use(server: Parameters, facts: CheckFacts, limit_bytes: int, pages: HugePageUse) -> MemoryUse:
-    """The memory rule for what is set; shared memory is taken to be in huge pages where that is not known."""
+    """Return the memory rule's terms; shared memory counts as in huge pages where that is not known."""
     shared = server.find("shared_memory_size")
     return MemoryUse(
         major=needs.major(facts),
@@ -57,7 +57,7 @@ def _use(server: Parameters, facts: CheckFacts, limit_bytes: int, pages: HugePag
 
 
 def autovacuum_bytes(server: Parameters) -> float:
-    """What one autovacuum worker may take: autovacuum_work_mem, maintenance_work_mem where that is -1."""
+    """Return the limit of one autovacuum worker: autovacuum_work_mem; maintenance_work_mem where that is -1."""
     own_bytes = server.number("autovacuum_work_mem")
     return server.number("maintenance_work_mem") if own_bytes < 0 else own_bytes
 
@@ -88,7 +88,7 @@ def _rule(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _terms(server: Parameters, facts: CheckFacts) -> tuple[Term, ...]:
-    """Terms of the memory rule with these parameters, largest first, without what a control group does not count."""
+    """Return the terms of the memory rule, largest first, without memory that a control group does not count."""
     there, pages = memory(facts), huge_pages_used(facts)
     terms = memory_rule.terms(_use(server, facts, there.limit_bytes, pages))
     uncounted = there.of_group and pages.used
@@ -123,7 +123,7 @@ def _less_memory(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fi
 
 
 def _lowering(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameters], bool]) -> Fix | None:
-    """Lower values that end a finding: one parameter where that will do, else as few as will; None where none do.
+    """Return lower values that end a finding, of as few parameters as possible; None if none do.
 
     Args:
         facts: What was asked.
@@ -154,7 +154,7 @@ def _lowering(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameter
 
 
 def _lower(facts: CheckFacts, name: str) -> str | None:
-    """A lower value of a parameter: the advised one, the server's default where nothing is advised; None without."""
+    """Return a lower value of a parameter: the advised one, else the server's default; None without one."""
     row = needs.parameters(facts).visible(name)
     if row is None or row.source in AT_START:
         return None
@@ -164,7 +164,7 @@ def _lower(facts: CheckFacts, name: str) -> str | None:
 
 
 def _changed(facts: CheckFacts, changes: Mapping[str, str]) -> Parameters:
-    """The parameters with other values, as the server would have them."""
+    """Return the parameters with other values, as the server would have them."""
     rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
     changed = {name: with_value(rows[name], value, rows[name].source) for name, value in changes.items()}
     shared = rows.get("shared_memory_size")
@@ -180,7 +180,7 @@ def _is_within(facts: CheckFacts, server: Parameters, limits: Limits) -> bool:
 
 
 def _number(row: Parameter, value: str | None = None) -> float:
-    """A row's value, or another one of it, in bytes where it is a size."""
+    """Return a row's value, or another value of the row, in bytes where it is a size."""
     typed = row if value is None else with_value(row, value, row.source)
     return Parameters(ParameterSample(0.0, (typed,))).number(row.name)
 
@@ -204,7 +204,7 @@ def _shared_buffers(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _sized(facts: CheckFacts, limits: Limits) -> Fix:
-    """The advised size; words where other parameters leave too little memory for it."""
+    """Return the fix to the advised size; words where other parameters leave too little memory for it."""
     fix = advised(facts, "shared_buffers")
     if fix.parameter is None:
         return fix
@@ -246,7 +246,7 @@ def _cache_size(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _cache_fix(facts: CheckFacts, limit_bytes: float) -> Fix:
-    """The advised size; where shared_buffers is larger than that, it is shared_buffers that is wrong."""
+    """Return the fix to the advised size; where shared_buffers is larger, shared_buffers has to change."""
     fix = advised(facts, "effective_cache_size")
     server = needs.parameters(facts)
     buffers = server.number("shared_buffers")

@@ -1,4 +1,4 @@
-"""What the server logs and counts: too much distorts a benchmark, too little leaves its result unexplained."""
+"""Log and counters of the server: too much distorts a benchmark, too little leaves its result unexplained."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ _DEVELOPER: Final = (
     ),
 )
 _DURATIONS: Final = ("log_min_duration_statement", "log_min_duration_sample")
-"""Among the ceilings that --measure finds."""
 _SAMPLED: Final = "log_transaction_sample_rate"
 _STATEMENTS: Final = frozenset({"mod", "all"})
 _DISTORTS: Final = "each of its statements writes to the log, and waits for it"
@@ -190,7 +189,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Findings:
-    """Libraries that count, and whose views no database has."""
+    """Yield libraries that count and whose views no database has."""
     library = parameters.find("shared_preload_libraries")
     named = () if library is None else elements(library.name, library.setting) or ()
     loaded = {PurePosixPath(name).name.removesuffix(".so") for name in named}

@@ -47,7 +47,7 @@ _CHILDREN: Final = (
 
 
 def _drop_in(name: str, *lines: str) -> Fix:
-    """Lines for the server's service."""
+    """Return the fix that adds lines to the server's service."""
     keep, put_back = kept(f"{_UNIT}/{name}.conf", "[Service]", *lines)
     return Fix(
         do=f"mkdir -p {_UNIT}\n{keep}\nsystemctl daemon-reload",
@@ -83,7 +83,7 @@ def _oom_score(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _is_near(facts: CheckFacts, limits: Limits) -> bool:
-    """Whether the OOM killer is: without strict accounting, where most of the memory is promised, or any amount is."""
+    """Return whether the OOM killer is near: most of the memory is promised, or the kernel promises any amount."""
     mode, share = number(facts, "vm.overcommit_memory"), promised(facts)[0]
     return mode == 1 or (mode == 0 and (share is None or share >= limits["percent"]))
 

@@ -198,7 +198,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _held_commits(facts: CheckFacts, longest_s: float) -> Finding | None:
-    """Commits that wait although enough standbys are connected: for a replay that is paused, or a network that lost.
+    """Return the finding of commits that wait although enough standbys are connected; None without one.
 
     A statement that ran for long and waits for a moment is in one look only.
     """
@@ -232,7 +232,7 @@ def _held_commits(facts: CheckFacts, longest_s: float) -> Finding | None:
 
 
 def _not_replaying(facts: CheckFacts) -> Findings:
-    """Synchronous standbys whose replay stands still, where a commit waits for it."""
+    """Yield synchronous standbys whose replay stands still, where a commit waits for it."""
     pair = facts.interval.pair(sections.replication)
     of_server = needs.parameters(facts).text("synchronous_commit") == _REPLAYED
     of_others = any(row.value.lower() == _REPLAYED for row in scoped(facts, ("synchronous_commit",)) if not row.is_off)
@@ -288,7 +288,7 @@ def _waiting_commits(facts: CheckFacts) -> str:
 
 
 def _failover(facts: CheckFacts, limits: Limits) -> Findings:
-    """Slots that logical replication waits for (17 and later)."""
+    """Yield slots that logical replication waits for (17 and later)."""
     row = needs.parameters(facts).find("synchronized_standby_slots")
     names = () if row is None else elements(row.name, row.setting) or ()
     if row is None or not names or on_standby(facts):
@@ -321,7 +321,7 @@ def _synchronous_and_failover(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _upstream(facts: CheckFacts) -> str | None:
-    """primary_conninfo; None where the role may not see it."""
+    """Return primary_conninfo; None where the role may not see it."""
     parameters = needs.PARAMETERS.of(facts)
     row = None if isinstance(parameters, Unavailable) else needs.Parameters(parameters).visible("primary_conninfo")
     return None if row is None else row.setting

@@ -52,7 +52,7 @@ _SHOWN: Final = 10
 
 
 def _reachable(facts: CheckFacts) -> bool:
-    """Whether the server listens on any address but is_loopback's."""
+    """Return whether the server listens on any address but those of loopback."""
     addresses = [part.strip() for part in needs.parameters(facts).text("listen_addresses").split(",")]
     return any(address and not is_loopback(address, None) for address in addresses)
 
@@ -136,7 +136,7 @@ def _shown(rule: HbaRule) -> str:
 
 
 def _network(rule: HbaRule) -> str:
-    """The address with its mask as bits; a name as it is. Foreign text."""
+    """Return the address with its mask as bits; a name as it is. Foreign text."""
     if not rule.netmask:
         return rule.address or ""
     try:
@@ -169,7 +169,7 @@ def _md5(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _future_of_md5(facts: CheckFacts) -> str:
-    """Source: md5_password_warnings in PostgreSQL's documentation of 18 and 19."""
+    """Return the end of the sentence, by major. Source: md5_password_warnings, documentation of 18 and 19."""
     major = needs.major(facts)
     if major < _MD5_DEPRECATED_SINCE:
         return ""

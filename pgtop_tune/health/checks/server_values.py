@@ -42,7 +42,7 @@ def _grows_forever(parameters: Parameters, row: Parameter) -> bool:
 
 
 def _never_empties(parameters: Parameters, row: Parameter) -> bool:
-    """A file is emptied only when rotation by time begins another one. Source: logfile_rotate() in syslogger.c."""
+    """Return whether the log only grows: only rotation by time empties it. Source: logfile_rotate() in syslogger.c."""
     return parameters.on("logging_collector") and parameters.on("log_truncate_on_rotation") and "%" not in row.setting
 
 
@@ -171,7 +171,7 @@ _UNLIMITED: Final = {"statement_timeout": "0", "lock_timeout": "0", "temp_file_l
 
 
 def _leaves_few(parameters: Parameters, row: Parameter) -> bool:
-    """More than half of max_connections is for members of pg_use_reserved_connections and superusers."""
+    """Return whether more than half of max_connections is reserved for a few roles."""
     reserved = parameters.number(row.name) + parameters.number("superuser_reserved_connections")
     return reserved > parameters.number("max_connections") / 2
 
@@ -337,7 +337,7 @@ def _switches_of_sessions(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _hides_the_catalogue(path: str) -> bool:
-    """Where a path does not name pg_catalog, the server looks there first."""
+    """Return whether a path names pg_catalog after another schema; the server looks there first if it is not named."""
     return "pg_catalog" in (elements(_PATH, path) or ())[1:]
 
 
@@ -409,7 +409,7 @@ _FULL_READS: Final = {
 
 
 def _is_beyond(parameters: Parameters, row: Parameter) -> bool:
-    """A default is not: it is as good as any, however early autovacuum freezes."""
+    """Return whether the value is beyond the forced age; a default is not, however early autovacuum freezes."""
     return row.setting != row.boot_val and parameters.number(row.name) > parameters.number(_FULL_READS[row.name])
 
 

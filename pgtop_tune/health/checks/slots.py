@@ -36,7 +36,7 @@ def _drop(facts: CheckFacts, slot: Slot) -> Fix:
 
 
 def _catch_up(slot: Slot) -> Fix:
-    """A slot in use is not dropped: the server refuses it, and its consumer may still come to the end."""
+    """Return words for a slot in use: the server refuses to drop it, and its consumer may still catch up."""
     return words(
         f"Find out why the consumer of {slot.slot_name} (process {slot.active_pid} here) falls behind; a larger "
         "max_slot_wal_keep_size gives it time, if the WAL disk has space."
@@ -44,14 +44,14 @@ def _catch_up(slot: Slot) -> Fix:
 
 
 def _kept_bytes(sample: SlotSample, slot: Slot) -> int | None:
-    """WAL from where the slot begins to the end; None where one of them is not known."""
+    """Return the WAL from the slot's position to the end; None where one of them is not known."""
     if sample.lsn_bytes is None or slot.restart_lsn_bytes is None:
         return None
     return max(sample.lsn_bytes - slot.restart_lsn_bytes, 0)
 
 
 def _copied(facts: CheckFacts, slot: Slot) -> bool:
-    """A copy of the primary's slot: nobody uses it until this standby is promoted."""
+    """Return whether a slot is a copy of the primary's, unused until this standby is promoted."""
     return bool(slot.failover) and on_standby(facts)
 
 
@@ -105,7 +105,7 @@ def _state(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _keeping(slot: Slot) -> str:
-    """A physical slot keeps nothing before its consumer came for the first time."""
+    """Return ", and keeps …"; a physical slot keeps nothing before its consumer connects for the first time."""
     kept = (("WAL", slot.restart_lsn_bytes), ("dead rows", slot.xmin or slot.catalog_xmin))
     resources = " and ".join(resource for resource, since in kept if since is not None)
     return f", and keeps {resources} from being removed" if resources else ""

@@ -120,7 +120,7 @@ def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Findings]:
 
 
 def _oldest(facts: CheckFacts, clock: _Clock, database: str, age: int) -> TableState | None:
-    """The table that holds the database back; None where that is none of its user's: a catalogue, or a TOAST table."""
+    """Return the table that holds the database back; None where it is a catalogue or a TOAST table."""
     tables = TABLES.of(facts)
     if isinstance(tables, Unavailable):
         return None
@@ -155,7 +155,7 @@ def _freeze(database: str, table: TableState | None) -> Fix:
 
 
 def _drop_invalid(database: str) -> Fix:
-    """It takes neither connections nor ALTER DATABASE."""
+    """Return words for a database that takes neither connections nor ALTER DATABASE."""
     return words(
         f"{quoted(database)} is the leftover of an interrupted DROP DATABASE, and accepts no connections: "
         + composed("DROP DATABASE {database};", database=identifier(database))
@@ -163,7 +163,7 @@ def _drop_invalid(database: str) -> Fix:
 
 
 def _freeze_closed(database: str) -> Fix:
-    """template0 lets nobody in; autovacuum freezes it all the same."""
+    """Return words for a closed database, such as template0, which autovacuum freezes all the same."""
     allow = "ALTER DATABASE {database} ALLOW_CONNECTIONS {allow};"
     opened, closed = (composed(allow, database=identifier(database), allow=Sql(word)) for word in ("true", "false"))
     return words(

@@ -24,7 +24,7 @@ _AT_ONCE: Final = ("connection", "looks")
 
 
 def text_lines(report: Report, everything: bool = False, width: int | None = None) -> list[str]:
-    """The report.
+    """Return the report as text.
 
     Args:
         report: What was found.
@@ -65,7 +65,7 @@ def _urgent_entries(report: Report) -> list[tuple[str, str]]:
 
 
 def circumstances(report: Report) -> list[str]:
-    """What was checked, and what makes it another check than the one without options; a line each."""
+    """Return the server, and the choices that differ from the check without options; a line each."""
     check_ids = tuple(result.check.id for result in report.results)
     few = len(check_ids) < len(report.left_out)
     left_out = [("checks made", ", ".join(check_ids)) if few else ("checks left out", ", ".join(report.left_out))]
@@ -79,7 +79,7 @@ _ADVISE: Final = "`pgtop-tune advise --apply` sets it, `--format conf|sql|sysctl
 
 
 def proposal_cells(proposed: ProposedValues) -> list[tuple[str, ...]]:
-    """A row for each value, the machine's first; what takes a restart is marked."""
+    """Return a row for each value, the machine's first; a value that takes a restart is marked."""
     return [
         (
             one_line(row.name),
@@ -94,7 +94,7 @@ def proposal_cells(proposed: ProposedValues) -> list[tuple[str, ...]]:
 
 
 def _proposal_lines(report: Report, everything: bool, width: int | None) -> Iterator[str]:
-    """The proposal as a table of its own, between two empty lines; what others propose with everything else."""
+    """Yield the proposal as a table between two empty lines; with everything, also values of calculators."""
     proposed = report.proposal
     if proposed is None or isinstance(proposed, Unavailable):
         return
@@ -114,7 +114,7 @@ def _proposal_lines(report: Report, everything: bool, width: int | None) -> Iter
 
 
 def summary(report: Report, everything: bool = False) -> str:
-    """The last line: how many of each."""
+    """Return the last line: the number of each."""
     counts = [
         (severity, sum(1 for _, finding in report.findings if finding.severity is severity)) for severity in Severity
     ]
@@ -139,31 +139,31 @@ def _counted(severity: Severity, number: int) -> str:
 
 
 def about(finding: Finding) -> str:
-    """What was found, in one line, with what it is about."""
+    """Return a finding in one line, with its subject."""
     subject = f"{one_line(finding.subject)}: " if finding.subject and finding.subject not in finding.says else ""
     return f"{subject}{one_line(finding.says)}"
 
 
 def cause_words(cause: UnknownCause) -> str:
-    """What keeps checks from saying anything, in one line."""
+    """Return the cause that keeps checks unknown, in one line."""
     if len(cause.checks) == 1:
         return f"{cause.checks[0].title}: {one_line(cause.reason)}"
     return f"{one_line(cause.reason)} ({cause.ids})"
 
 
 def accepted_words(accepted: Accepted) -> str:
-    """A finding that the project has signed for, in one line."""
+    """Return a finding that the project has accepted, in one line."""
     sentence = f"{accepted.finding.severity}, {about(accepted.finding)}"
     return f"{sentence} · {one_line(accepted.reason)}, until {accepted.until}"
 
 
 def ceiling(measured: MeasuredLimit) -> str:
-    """What was measured, in one line."""
+    """Return a measured limit in one line."""
     return f"{one_line(measured.says)} ({one_line(measured.source)})"
 
 
 def details(check: Check, finding: Finding, major: int | None, width: int | None = None) -> Iterator[str]:
-    """What stands behind a finding.
+    """Yield the reason, evidence and fix of a finding.
 
     Args:
         check: The check.
@@ -196,7 +196,7 @@ def _told(label: str, text: str, width: int | None) -> list[str]:
 
 
 def _broken(line: str, indent: int, width: int | None) -> list[str]:
-    """A line in parts, the words below each other; a word that is longer stands over rather than being torn."""
+    """Return a line in parts, the words below each other; a word that is longer than the width stays whole."""
     if width is None or len(line) <= max(width, _NARROWEST):
         return [line]
     return textwrap.wrap(
@@ -217,7 +217,7 @@ _TICKS: Final = re.compile(r"`+")
 
 
 def markdown_lines(report: Report) -> list[str]:
-    """The whole report, worst first."""
+    """Return the whole report as Markdown, worst first."""
     server = f", {_plain(report.server)}" if report.server else ""
     lines = [f"# Check of {_plain(report.target)}{server}", "", _plain(summary(report, everything=True))]
     lines += ["", *(f"- {_plain(line)}" for line in circumstances(report))]
@@ -293,5 +293,5 @@ def _listed(heading: str, items: list[str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Foreign text on one line, so that nothing in it is taken for Markdown or HTML."""
+    """Return foreign text on one line, so that nothing in it is taken for Markdown or HTML."""
     return _SPECIAL.sub(r"\\\1", one_line(text))

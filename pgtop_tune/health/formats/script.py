@@ -26,7 +26,7 @@ _REASON: Final = "pgtop-tune check"
 
 
 def script_lines(report: Report, least: Severity | None) -> list[str]:
-    """The script; its arguments are the connection, as of psql.
+    """Return the script; its arguments are the connection, as of psql.
 
     Args:
         report: What was found.
@@ -116,7 +116,7 @@ _TRIES: Final = 100
 
 
 def write_script(report: Report, findings: Sequence[tuple[Check, Finding]]) -> Path:
-    """Writes what mends these findings, as `check --format script` would, into a new file that only the user reads.
+    """Write the fixes of these findings as `check --format script` would, into a new file that only the user can read.
 
     Args:
         report: Where they are from.

@@ -42,7 +42,7 @@ FORMAT: Final = "pgtop-tune-check/1"
 
 
 def json_lines(report: Report) -> list[str]:
-    """The object, indented."""
+    """Return the report as indented JSON."""
     return indented(json_document(report))
 
 
@@ -53,7 +53,7 @@ def indented(document: Mapping[str, Any]) -> list[str]:
 
 
 def json_document(report: Report) -> dict[str, Any]:
-    """The object; what is not there is null."""
+    """Return the JSON object; a missing value is null."""
     counts = {severity.value: 0 for severity in reversed(Severity)}
     for _, finding in report.findings:
         counts[finding.severity.value] += 1
@@ -135,7 +135,7 @@ def _action(action: Fix) -> dict[str, Any]:
 
 
 class Wish(Struct, frozen=True):
-    """How a report is wanted.
+    """Options of a report's writer.
 
     Attributes:
         details: Everything behind each finding, unknowns and passes (text).
@@ -157,7 +157,7 @@ _SIGNED: Final = ("checked by", "accepted by", "date", "signature")
 
 
 def html_lines(report: Report, fail_on: Severity | None, *, strict: bool) -> list[str]:
-    """The file.
+    """Return the HTML file.
 
     Args:
         fail_on: From which severity on it is no-go; None for never.
@@ -167,7 +167,7 @@ def html_lines(report: Report, fail_on: Severity | None, *, strict: bool) -> lis
 
 
 def verdict(report: Report, fail_on: Severity | None, *, strict: bool) -> str:
-    """The headline."""
+    """Return the headline."""
     against = []
     if fail_on is not None and (n_findings := report.at_least(fail_on)):
         plural = "s" if n_findings != 1 else ""
@@ -281,7 +281,7 @@ _TIME: Final = _family("check_time_seconds", "When the server was checked, since
 
 
 def openmetrics_lines(report: Report) -> list[str]:
-    """The page."""
+    """Return the page of OpenMetrics."""
     target = report.target
     findings = [
         ExportedPoint((target, check.id, finding.severity.value, finding.subject), 1.0)

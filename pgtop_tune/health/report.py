@@ -214,7 +214,7 @@ class Report(Struct, frozen=True):
         return sum(1 for _, finding in self.findings if finding.severity.rank >= severity.rank)
 
     def fails(self, severity: Severity | None, *, strict: bool) -> bool:
-        """Return whether the exit status is 1: findings from a severity on (None: never); if strict, unknown ones too."""
+        """Return whether the exit status is 1: findings from a severity on (None: never); strict: unknowns too."""
         return bool((severity is not None and self.at_least(severity)) or (strict and self.unknowns))
 
 

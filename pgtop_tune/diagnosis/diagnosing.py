@@ -20,20 +20,17 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.blockers import RootLook, jam_over_s, root_look
 from pgtop_tune.diagnosis.chains import wal_busy
-from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
+from pgtop_tune.diagnosis.facts import WINDOW_S, Facts, RootLook, jam_over_s, root_look
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
 from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
-from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.rule import Hit, Rule, shortened
 from pgtop_tune.diagnosis.rules import (
-    checkpoints,
     client,
     cpus,
     io,
     limits,
     locks,
-    memory,
     outages,
     replication,
     statements,
@@ -41,7 +38,6 @@ from pgtop_tune.diagnosis.rules import (
     upkeep,
     wal,
 )
-from pgtop_tune.diagnosis.wording import shortened
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
 from pgtop_tune.metrics.load import work_window_s
@@ -50,23 +46,11 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 
-# All rules, in the order in which they are listed.
-
-RULES: Final[tuple[Rule, ...]] = (
-    *outages.RULES,
-    *limits.RULES,
-    *locks.RULES,
-    *wal.RULES,
-    *checkpoints.RULES,
-    *cpus.RULES,
-    *client.RULES,
-    *io.RULES,
-    *memory.RULES,
-    *replication.RULES,
-    *statements.RULES,
-    *structures.RULES,
-    *upkeep.RULES,
-)
+_MODULES: Final = (
+    outages, limits, locks, wal, cpus, client, io, replication, statements, structures, upkeep,
+)  # fmt: skip
+RULES: Final[tuple[Rule, ...]] = tuple(rule for module in _MODULES for rule in module.RULES)
+"""All rules, in the order in which they are listed."""
 
 
 # Whether numbers of ten seconds still hold what was before a change.
@@ -546,7 +530,7 @@ def _finding(rule: Rule, hit: Hit, confidence: Confidence, strength: float, sinc
         rule=rule.id,
         kind=hit.kind_of(rule),
         sentence=worded(confidence, hit.sentence),
-        short=shortened(worded(confidence, hit.short)),
+        short=shortened(worded(confidence, hit.short or hit.sentence)),
         impact_ms=hit.impact_ms,
         share=strength if latency else hit.share,
         confidence=confidence,

@@ -11,7 +11,7 @@ from pgtop_tune.base.units import count, mean, ms, with_ms
 from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
-from pgtop_tune.diagnosis.wording import plural, shortened
+from pgtop_tune.diagnosis.rule import plural, shortened
 from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.budget import OTHER
 from pgtop_tune.model.absence import Unavailable

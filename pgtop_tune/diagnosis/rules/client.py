@@ -13,8 +13,7 @@ from typing import Final
 from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, plural, told
+from pgtop_tune.diagnosis.rule import Hit, Rule, name, plural, told
 from pgtop_tune.metrics import host_places, pooler, sections, server
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION
 from pgtop_tune.metrics.client_bound import DEMAND
@@ -286,7 +285,6 @@ def _loss(facts: Facts) -> Hit | None:
         return None
     return Hit(
         sentence=f"{name(link)} drops {lost[link]:.0f} packets per second",
-        short=f"{name(link)} drops {lost[link]:.0f} packets per second",
         impact_ms=None,
         evidence=told(("dropped", f"{drops.get(link, 0.0):.1f}/s"), ("errors", f"{errors.get(link, 0.0):.1f}/s")),
         next_step="the ring size of the interface, its MTU; drops of unwanted protocols count too",
@@ -296,23 +294,21 @@ def _loss(facts: Facts) -> Hit | None:
 RULES: Final = (
     Rule(
         id="conn.storm",
-        kind=FindingKind.LATENCY,
         page="2",
         needs=(sections.databases, sections.waits),
         find=_storm,
         before=("client.think",),
     ),
-    Rule(id="pool.queue", kind=FindingKind.LATENCY, page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),
+    Rule(id="pool.queue", page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),
     Rule(
         id="client.thread",
-        kind=FindingKind.LATENCY,
         page="7",
         needs=(sections.bench, sections.processes),
         find=_thread,
         sure_of_cpu=True,
     ),
-    Rule(id="client.think", kind=FindingKind.LATENCY, page="3", needs=(sections.bench, sections.waits), find=_think),
-    Rule(id="net.rtt", kind=FindingKind.LATENCY, page="2", needs=(sections.bench, sections.waits), find=_rtt),
-    Rule(id="net.full", kind=FindingKind.LATENCY, page="7", needs=(sections.waits,), find=_net_full),
+    Rule(id="client.think", page="3", needs=(sections.bench, sections.waits), find=_think),
+    Rule(id="net.rtt", page="2", needs=(sections.bench, sections.waits), find=_rtt),
+    Rule(id="net.full", page="7", needs=(sections.waits,), find=_net_full),
     Rule(id="net.loss", kind=FindingKind.NOTE, page="7", needs=(sections.network,), find=_loss),
 )

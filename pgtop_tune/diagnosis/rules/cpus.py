@@ -8,10 +8,9 @@ from pgtop_tune.base.units import number, with_ms
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms
 from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.rule import Hit, Rule, told
 from pgtop_tune.diagnosis.rules.client import turn_owner
 from pgtop_tune.diagnosis.rules.statements import TIME, statement_clause
-from pgtop_tune.diagnosis.wording import told
 from pgtop_tune.metrics import host, host_details, host_places, sections
 
 _QUEUE: Final = 0.10
@@ -235,7 +234,6 @@ def _kernel(facts: Facts) -> Hit | None:
     clock = setup.clock_source if setup else ""
     return Hit(
         sentence=f"{100 * share:.0f} % of the CPU time is the kernel's",
-        short=f"{100 * share:.0f} % of the CPU time is the kernel's",
         impact_ms=system / (busy or 100.0) * facts.cpu_ms,
         evidence=told(("kernel", f"{system:.0f} %"), ("programs", f"{user:.0f} %"), ("clock source", clock)),
         next_step="clock source tsc, huge pages, no defragmentation for transparent huge pages",
@@ -246,26 +244,24 @@ _NEEDS: Final = (sections.cpu, sections.processes, sections.waits)
 RULES: Final = (
     Rule(
         id="cpu.quota",
-        kind=FindingKind.LATENCY,
         page="7",
         needs=(sections.cgroup, *_NEEDS),
         find=_quota,
         before=("cpu.server", "cpu.others"),
         sure_of_cpu=True,
     ),
-    Rule(id="cpu.server", kind=FindingKind.LATENCY, page="7", needs=_NEEDS, find=_server, sure_of_cpu=True),
-    Rule(id="cpu.full", kind=FindingKind.LATENCY, page="7", needs=_NEEDS, find=_full, sure_of_cpu=True),
+    Rule(id="cpu.server", page="7", needs=_NEEDS, find=_server, sure_of_cpu=True),
+    Rule(id="cpu.full", page="7", needs=_NEEDS, find=_full, sure_of_cpu=True),
     Rule(
         id="cpu.pgbench",
-        kind=FindingKind.LATENCY,
         page="7",
         needs=(*_NEEDS, sections.bench),
         find=_pgbench,
         sure_of_cpu=True,
     ),
-    Rule(id="cpu.others", kind=FindingKind.LATENCY, page="7", needs=_NEEDS, find=_others, sure_of_cpu=True),
-    Rule(id="cpu.steal", kind=FindingKind.LATENCY, page="7", needs=(sections.cpu,), find=_steal, sure_of_cpu=True),
-    Rule(id="cpu.one", kind=FindingKind.LATENCY, page="7", needs=(sections.cpu,), find=_one, sure_of_cpu=True),
-    Rule(id="cpu.freq", kind=FindingKind.LATENCY, page="7", needs=(sections.frequency,), find=_freq, sure_of_cpu=True),
+    Rule(id="cpu.others", page="7", needs=_NEEDS, find=_others, sure_of_cpu=True),
+    Rule(id="cpu.steal", page="7", needs=(sections.cpu,), find=_steal, sure_of_cpu=True),
+    Rule(id="cpu.one", page="7", needs=(sections.cpu,), find=_one, sure_of_cpu=True),
+    Rule(id="cpu.freq", page="7", needs=(sections.frequency,), find=_freq, sure_of_cpu=True),
     Rule(id="cpu.kernel", kind=FindingKind.NOTE, page="7", needs=(sections.cpu,), find=_kernel, sure_of_cpu=True),
 )

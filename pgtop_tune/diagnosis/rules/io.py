@@ -1,4 +1,4 @@
-"""Reading and writing of tables: disks at their limit, reads, writes by sessions, spills, extension."""
+"""Disks and memory: disks at their limit, reads, writes by sessions, spills, extension; swap, page tables, nodes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from pgtop_tune.base.units import count, size, with_ms
 from pgtop_tune.diagnosis.chains import read_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import LEAST, Hit, Rule
+from pgtop_tune.diagnosis.rule import LEAST, Hit, Rule, name, told, waiting
 from pgtop_tune.diagnosis.rules.statements import statement_clause
-from pgtop_tune.diagnosis.wording import name, told
-from pgtop_tune.metrics import host, io, sections, server
+from pgtop_tune.metrics import host, host_places, io, sections, server
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.metrics.io import io_rates
 from pgtop_tune.model.absence import Unavailable
@@ -32,6 +31,13 @@ _SPILLS_BYTES: Final = 10e6
 _WAITED_FOR: Final = 0.05
 """Less than that of L makes no finding, and limits are looked for in two minutes of frames."""
 TEMP_WAITS: Final = ("io:buffile*",)
+_EXTENDING: Final = ("lock:extend", "io:datafileextend")
+_SWAP_BYTES: Final = 1e6
+_MEMORY_PRESSURE: Final = 5.0
+_HITS: Final = 1.0
+_PAGE_TABLES: Final = 0.02
+_FAR: Final = 0.1
+_WAITS: Final = (sections.waits,)
 
 
 class _Reads:
@@ -261,25 +267,75 @@ def _temp(facts: Facts) -> Hit | None:
 
 
 def _extend(facts: Facts) -> Hit | None:
-    impact_ms = facts.b("lock:extend", "io:datafileextend")
-    if impact_ms <= 0.0:
-        return None
-    waiting = facts.s("lock:extend", "io:datafileextend")
-    return Hit(
-        sentence=f"{waiting:.1f} sessions wait to extend a table: {facts.share_text(impact_ms)}",
-        short=f"sessions wait to extend a table: {facts.percent(impact_ms)}",
-        impact_ms=impact_ms,
-        evidence=told(("waits", with_ms(impact_ms)), ("sessions", f"{waiting:.2f}")),
-        next_step="fewer writers, COPY, partitions; from 16 on tables are extended by several pages at once",
-        looks=facts.n("lock:extend", "io:datafileextend"),
+    sessions = facts.s(*_EXTENDING)
+    return waiting(
+        facts,
+        _EXTENDING,
+        f"{sessions:.1f} sessions wait to extend a table",
+        "fewer writers, COPY, partitions; from 16 on tables are extended by several pages at once",
+        short="sessions wait to extend a table",
+        more=(("sessions", f"{sessions:.2f}"),),
     )
 
 
-_WAITS: Final = (sections.waits,)
+def _swap(facts: Facts) -> Hit | None:
+    swapped, stalled = facts.of(host.SWAP_IN) or 0.0, facts.of(host.PSI_MEMORY_SOME)
+    if swapped < _SWAP_BYTES or (stalled or 0.0) < _MEMORY_PRESSURE:
+        return None
+    return Hit(
+        sentence=f"the machine swaps: {size(swapped)}/s come back, tasks wait for memory {stalled:.0f} % of the time",
+        short=f"the machine swaps: {size(swapped)}/s come back",
+        impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
+        evidence=told(("back from swap", f"{size(swapped)}/s"), ("waiting for memory", f"{stalled:.0f} %")),
+        next_step="less shared_buffers or work_mem, fewer sessions; vm.swappiness 1",
+        advice=ParameterAdvice("shared_buffers", "lower", "the machine swaps"),
+    )
+
+
+def _group(facts: Facts) -> Hit | None:
+    hits, stalled = facts.of(host_places.GROUP_MEMORY_HITS) or 0.0, facts.of(host_places.GROUP_MEMORY_SOME)
+    if hits < _HITS or (stalled or 0.0) < _MEMORY_PRESSURE:
+        return None
+    return Hit(
+        sentence=f"the control group is at its memory limit: tasks wait for memory {stalled:.0f} % of the time",
+        short=f"the control group is at its memory limit: {stalled:.0f} %",
+        impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
+        evidence=told(("limit hit", f"{hits:.0f}/s"), ("waiting for memory", f"{stalled:.0f} %")),
+        next_step="a larger limit, or less shared_buffers and work_mem. Refuted if the waits for memory stay",
+    )
+
+
+def _pages(facts: Facts) -> Hit | None:
+    tables, total = host.PAGE_TABLES(facts.interval), host.MEMORY_TOTAL(facts.interval)
+    if not tables or not total or tables < _PAGE_TABLES * total or sum(host.HUGE_USED(facts.interval).values()) > 0:
+        return None
+    return Hit(
+        sentence=f"{size(tables)} of page tables: each session maps shared_buffers in pages of 4 kB",
+        short=f"{size(tables)} of page tables: no huge pages",
+        share=tables / total,
+        evidence=told(("page tables", size(tables)), ("of memory", f"{100 * tables / total:.1f} %")),
+        next_step="huge_pages=try with vm.nr_hugepages, after a restart. Its time cannot be measured from here",
+        advice=ParameterAdvice("huge_pages", "set", "page tables take memory"),
+    )
+
+
+def _numa(facts: Facts) -> Hit | None:
+    hits, misses = host_places.NODE_HIT(facts.interval), host_places.NODE_MISS(facts.interval)
+    far = {node: missed / (missed + hits.get(node, 0.0)) for node, missed in misses.items() if missed > 0}
+    node = max(sorted(far), key=lambda each: far[each], default=None)
+    if node is None or len(hits) < 2 or far[node] < _FAR:
+        return None
+    return Hit(
+        sentence=f"{misses[node]:.0f} pages/s of node {node} were meant for another: its memory is full",
+        short=f"{misses[node]:.0f} pages/s come from another memory node",
+        evidence=told(("from afar", f"{100 * far[node]:.0f} %")),
+        next_step="interleave the server's memory (numactl --interleave=all); a copy of files looks the same for a while",
+    )
+
+
 RULES: Final = (
     Rule(
         id="io.cap",
-        kind=FindingKind.LATENCY,
         page="7",
         needs=(sections.disks, sections.waits),
         find=_cap,
@@ -293,26 +349,28 @@ RULES: Final = (
             "io.extend",
         ),
     ),
-    Rule(id="io.read.disk", kind=FindingKind.LATENCY, page="6", needs=_WAITS, find=_read_disk, before=("lw.mapping",)),
+    Rule(id="io.read.disk", page="6", needs=_WAITS, find=_read_disk, before=("lw.mapping",)),
     Rule(
         id="io.read.cache", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.processes), find=_read_cache
     ),
     Rule(
         id="io.dirty",
-        kind=FindingKind.LATENCY,
         page="7",
         needs=(sections.memory, sections.waits),
         find=_dirty,
         before=("io.write",),
     ),
-    Rule(id="io.write", kind=FindingKind.LATENCY, page="6", needs=_WAITS, find=_write),
+    Rule(id="io.write", page="6", needs=_WAITS, find=_write),
     Rule(
         id="io.syncqueue",
-        kind=FindingKind.LATENCY,
         page="6",
         needs=(sections.checkpoints, sections.waits),
         find=_sync_queue,
     ),
-    Rule(id="io.temp", kind=FindingKind.LATENCY, page="8", needs=(sections.database, sections.waits), find=_temp),
-    Rule(id="io.extend", kind=FindingKind.LATENCY, page="6", needs=_WAITS, find=_extend),
+    Rule(id="io.temp", page="8", needs=(sections.database, sections.waits), find=_temp),
+    Rule(id="io.extend", page="6", needs=_WAITS, find=_extend),
+    Rule(id="mem.swap", page="7", needs=(sections.memory, sections.pressure), find=_swap),
+    Rule(id="mem.group", page="7", needs=(sections.cgroup,), find=_group),
+    Rule(id="mem.pages", kind=FindingKind.NOTE, page="7", needs=(sections.memory,), find=_pages),
+    Rule(id="mem.numa", kind=FindingKind.NOTE, page="7", needs=(sections.numa,), find=_numa),
 )

@@ -9,8 +9,7 @@ from typing import Final
 from pgtop_tune.base.units import count, duration, size
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.diagnosis.rule import Hit, Rule, name, told
 from pgtop_tune.metrics import host, host_places, io, sections
 from pgtop_tune.metrics.connections import groups, limits
 from pgtop_tune.metrics.replication import SlotState, slot_states
@@ -53,7 +52,6 @@ def _disk(facts: Facts) -> Hit | None:
     )
     return Hit(
         sentence=f"{said} {when}",
-        short=f"{said} {when}",
         share=percent / 100.0,
         left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s,
         evidence=told(
@@ -153,7 +151,6 @@ def _memory(facts: Facts) -> Hit | None:
     said = f"memory is nearly used up: {size(available)} left, and tasks wait for memory {stalled:.0f} % of the time"
     return Hit(
         sentence=said,
-        short=said,
         share=1.0 - available / total,
         evidence=told(("available", size(available)), ("waiting for memory", f"{stalled:.0f} %")),
         next_step="less work_mem or fewer sessions. Refuted if available memory stays the same",

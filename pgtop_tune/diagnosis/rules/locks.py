@@ -6,12 +6,10 @@ from collections import Counter
 from typing import Final
 
 from pgtop_tune.base.units import duration, with_ms
-from pgtop_tune.diagnosis.blockers import JAM_IDLE_S, JAM_LOOKS, RootLook
 from pgtop_tune.diagnosis.chains import handed_to_wal_ms, roots_flushing, row_ms
-from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_step, root_words, told
+from pgtop_tune.diagnosis.facts import JAM_IDLE_S, JAM_LOOKS, Facts, RootLook
+from pgtop_tune.diagnosis.finding import ParameterAdvice
+from pgtop_tune.diagnosis.rule import Hit, Rule, name, plural, root_advice, root_next_step, root_words, told
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.waits import LockWait
 
@@ -174,7 +172,6 @@ def _does(seen: list[RootLook], facts: Facts) -> str:
 RULES: Final = (
     Rule(
         id="lock.jam",
-        kind=FindingKind.LATENCY,
         page="4",
         needs=(sections.activity,),
         find=_jam,
@@ -182,7 +179,6 @@ RULES: Final = (
     ),
     Rule(
         id="lock.dead",
-        kind=FindingKind.LATENCY,
         page="4",
         needs=(sections.database, sections.waits),
         find=_dead,
@@ -190,11 +186,10 @@ RULES: Final = (
     ),
     Rule(
         id="lock.table",
-        kind=FindingKind.LATENCY,
         page="4",
         needs=(sections.activity, sections.waits),
         find=_table,
         before=("lock.row",),
     ),
-    Rule(id="lock.row", kind=FindingKind.LATENCY, page="4", needs=(sections.activity, sections.waits), find=_row),
+    Rule(id="lock.row", page="4", needs=(sections.activity, sections.waits), find=_row),
 )

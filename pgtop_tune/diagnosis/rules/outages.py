@@ -9,9 +9,8 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import duration
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.rule import Hit, Rule, name, plural, root_advice, root_next_step, root_words, told
 from pgtop_tune.diagnosis.rules.locks import queue_words
-from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_step, root_words, told
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import MISSED_TICKS
 from pgtop_tune.metrics.load import failed_s, failure_of
@@ -70,7 +69,6 @@ def _stall(facts: Facts) -> Hit | None:
         waiting = f"{plural(active, 'session')} active" + (f", most in {label}" if label and active else "")
     return Hit(
         sentence=f"STALLED {duration(for_s)}: {waiting}",
-        short=f"STALLED {duration(for_s)}: {waiting}",
         share=1.0,
         evidence=told(
             ("no transaction has ended for", duration(for_s)),
@@ -150,7 +148,6 @@ def _load(facts: Facts) -> Hit | None:
     said = f"the load has failed: {one_line(words, _WORDS)}"
     return Hit(
         sentence=said,
-        short=said,
         share=1.0,
         evidence=told(("pgbench says", one_line(words, _WORDS)), ("for", duration(for_s))),
         next_step=one_line(hint, _WORDS) or "start it again",

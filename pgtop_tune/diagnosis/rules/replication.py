@@ -8,8 +8,7 @@ from typing import Final
 from pgtop_tune.base.units import duration, size, with_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.diagnosis.rule import Hit, Rule, name, told
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import is_cut_off, receiver_lag
 from pgtop_tune.metrics.server import setting
@@ -88,7 +87,6 @@ def _paused(facts: Facts) -> Hit | None:
     said = f"replay is paused on this standby{waiting}{old}"
     return Hit(
         sentence=said,
-        short=said,
         share=1.0,
         evidence=told(
             ("received, not replayed", None if lag.unreplayed_bytes is None else size(lag.unreplayed_bytes)),
@@ -108,7 +106,6 @@ def _cut_off(facts: Facts) -> Hit | None:
     said = f"this standby does not stream: {f'its WAL receiver is {state}' if state else 'it has no WAL receiver'}"
     return Hit(
         sentence=said,
-        short=said,
         share=1.0,
         evidence=told(
             ("WAL receiver", state or "none"),
@@ -121,7 +118,6 @@ def _cut_off(facts: Facts) -> Hit | None:
 _LATENCY_RULES: Final = tuple(
     Rule(
         id=rule,
-        kind=FindingKind.LATENCY,
         page="9",
         needs=(sections.waits, sections.replication),
         find=_waits(rule, part, advice),

@@ -10,9 +10,7 @@ from msgspec import Struct
 from pgtop_tune.base.units import count
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms, read_ms
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.diagnosis.rule import Hit, Rule, name, told
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.statements import StatementRate, statement_rates
 from pgtop_tune.metrics.vacuum import table_rates
@@ -108,7 +106,6 @@ def _scan(facts: Facts) -> Hit | None:
 RULES: Final = (
     Rule(
         id="stmt.scan",
-        kind=FindingKind.LATENCY,
         page="5",
         needs=(sections.statement_counters, sections.relations, sections.waits),
         find=_scan,

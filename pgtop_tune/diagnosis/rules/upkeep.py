@@ -7,8 +7,7 @@ from typing import Final
 from pgtop_tune.base.units import count, duration
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice, SessionAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.diagnosis.rule import Hit, Rule, name, told
 from pgtop_tune.metrics import own_cost, sections
 from pgtop_tune.metrics.horizon import holders
 from pgtop_tune.metrics.io import io_rates
@@ -122,7 +121,6 @@ def _own(facts: Facts) -> Hit | None:
         return None
     return Hit(
         sentence=f"watching costs {used:.0f} % of a CPU",
-        short=f"watching costs {used:.0f} % of a CPU",
         share=used / 100.0 / (facts.machine_cpus or 1),
         evidence=told(("this program", f"{used:.1f} % of a CPU")),
         next_step="a longer interval: -i 5",

@@ -27,7 +27,7 @@ class FindingKind(StrEnum):
 
 
 class Confidence(StrEnum):
-    """How sure a sentence is; the words stand in it, but for the first."""
+    """Certainty of a sentence; its words stand in the sentence, but for the first."""
 
     IS = "is"
     MOST_LIKELY = "most likely"
@@ -112,7 +112,7 @@ class NotLookedAt(Struct, frozen=True):
 
 
 class Diagnosis(Struct, frozen=True):
-    """What is said of one moment.
+    """Diagnosis of one moment.
 
     Attributes:
         findings: At least one, the first first. Where nothing binds it is the rule "none".
@@ -126,5 +126,5 @@ class Diagnosis(Struct, frozen=True):
 
     @property
     def first(self) -> Finding:
-        """The one sentence."""
+        """Return the first finding."""
         return self.findings[0]

@@ -48,7 +48,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     note: bool = False
 
     def kind_of(self, rule: Rule) -> FindingKind:
-        """What kind of finding it makes of its rule."""
+        """Return the kind of finding that the hit makes of its rule."""
         return FindingKind.OUTAGE if self.blocks else FindingKind.NOTE if self.note else rule.kind
 
 
@@ -80,40 +80,40 @@ _NAME_CELLS: Final = 40
 
 
 def plural(number: float, noun: str) -> str:
-    """ "1 session", "12 sessions"."""
+    """Return "1 session", "12 sessions"."""
     return f"{number:.0f} {noun}{'' if round(number) == 1 else 's'}"
 
 
-def told(*rows: tuple[str, str | None]) -> tuple[tuple[str, str], ...]:
-    """Evidence, without what is not known."""
+def evidence(*rows: tuple[str, str | None]) -> tuple[tuple[str, str], ...]:
+    """Return evidence without values that are not known."""
     return tuple((label, value) for label, value in rows if value)
 
 
-def name(text: str) -> str:
-    """A foreign name on one line, cut."""
+def short_name(text: str) -> str:
+    """Return a foreign name on one line, cut."""
     return one_line(text, _NAME_CELLS)
 
 
 def shortened(text: str) -> str:
-    """At most `SHORT_CELLS` cells: cut at the last comma, colon or semicolon that fits, else with an ellipsis."""
+    """Return at most `SHORT_CELLS` cells: cut at the last semicolon or comma that fits, else with an ellipsis."""
     if len(text) <= SHORT_CELLS:
         return text
     for mark in ("; ", ", "):
-        place = text.rfind(mark, 0, SHORT_CELLS + 1)
-        if place > SHORT_CELLS // 2:
-            return text[:place]
+        end = text.rfind(mark, 0, SHORT_CELLS + 1)
+        if end > SHORT_CELLS // 2:
+            return text[:end]
     return text[: SHORT_CELLS - 1].rstrip() + "…"
 
 
 def root_words(root: RootLook) -> str:
-    """Who stands at the end of the chain and what it does: "9846, idle in transaction 42 s (psql)"."""
+    """Return the root of the chain and its activity: "9846, idle in transaction 42 s (psql)"."""
     if root.pid is None:
         return "each other"
     if root.pid == 0:
         if not root.gid:
             return "a prepared transaction"
-        place = f" in {name(root.database)}" if root.database else ""
-        return f"prepared transaction '{name(root.gid)}'{place}" + (
+        where = f" in {short_name(root.database)}" if root.database else ""
+        return f"prepared transaction '{short_name(root.gid)}'{where}" + (
             f", {duration(root.prepared_s)} old" if root.prepared_s else ""
         )
     backend = root.backend
@@ -125,19 +125,19 @@ def root_words(root: RootLook) -> str:
         doing = f"in {backend.wait_event_type}:{backend.wait_event}"
     else:
         doing = "running"
-    who = "" if root.of_load or not backend.application_name else f" ({name(backend.application_name)})"
-    return f"{root.pid}, {doing}{who}"
+    program = "" if root.of_load or not backend.application_name else f" ({short_name(backend.application_name)})"
+    return f"{root.pid}, {doing}{program}"
 
 
 def root_next_step(root: RootLook) -> str:
-    """What to do about it."""
+    """Return the next step for the root of a chain."""
     if root.pid is None:
         return "wait for deadlock_timeout, which ends one of them"
     if root.pid == 0:
         if not root.gid:
             return "ROLLBACK PREPARED or COMMIT PREPARED of the transaction (9)"
-        place = f" (in {name(root.database)})" if root.database else ""
-        return f"ROLLBACK PREPARED {name(literal(root.gid))}{place}, or COMMIT PREPARED"
+        where = f" (in {short_name(root.database)})" if root.database else ""
+        return f"ROLLBACK PREPARED {short_name(literal(root.gid))}{where}, or COMMIT PREPARED"
     if root.idle_s:
         return (
             f"end session {root.pid} or let its client go on; idle_in_transaction_session_timeout ends such sessions."
@@ -147,7 +147,7 @@ def root_next_step(root: RootLook) -> str:
 
 
 def root_advice(root: RootLook) -> SessionAdvice | None:
-    """The session at the end of the chain."""
+    """Return advice about the session at the end of the chain."""
     if not root.pid:
         return None
     return SessionAdvice((root.pid, root.backend_start_ms), "it stands at the end of the chain of blockers")
@@ -180,7 +180,7 @@ def waiting(
         sentence=f"{says}: {facts.share_text(impact_ms)}",
         short=f"{short or says}: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told((label, with_ms(impact_ms)), *more),
+        evidence=evidence((label, with_ms(impact_ms)), *more),
         next_step=next_step,
         advice=advice,
         looks=facts.n(*waits),

@@ -8,7 +8,7 @@ from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.chains import manager_is_of_rows
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule, plural, told, waiting
+from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, plural, waiting
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.io import slru_rates
 
@@ -98,7 +98,7 @@ def _overflow(
         sentence=f"{says}: {count(reads)} page reads/s, {facts.share_text(impact_ms) or 'no waits'}",
         short=f"{says}: {count(reads)} page reads/s",
         impact_ms=impact_ms,
-        evidence=told(("waits", with_ms(impact_ms)), ("pages read", f"{count(reads)}/s")),
+        evidence=evidence(("waits", with_ms(impact_ms)), ("pages read", f"{count(reads)}/s")),
         next_step=f"{next_step}; from 17 on {parameter}",
         advice=ParameterAdvice(parameter, "raise", "its cache is read again and again"),
         looks=facts.n(*waits),

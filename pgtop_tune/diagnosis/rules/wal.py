@@ -20,7 +20,7 @@ from pgtop_tune.diagnosis.chains import (
 )
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule, name, told
+from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, short_name
 from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server, wal_device
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
@@ -39,17 +39,17 @@ _FAILED_S: Final = 60.0
 
 
 def bytes_per_flush(facts: Facts) -> float | None:
-    """WAL that a flush writes."""
+    """Return the WAL that a flush writes."""
     flushes, written = facts.of(io.WAL_FLUSHES), facts.of(server.WAL_BYTES)
     return None if not flushes or written is None else written / flushes
 
 
 def is_volume(facts: Facts) -> bool:
-    """Whether the bytes of WAL are too many, and not its flushes."""
+    """Return whether the bytes of WAL are too many, and not its flushes."""
     writing = facts.s("io:walwrite", "io:walinitsync", "io:walinitwrite")
     flushing = facts.s("io:walsync")
-    much = (bytes_per_flush(facts) or 0.0) >= _MUCH_BYTES
-    return much or (writing > 0.0 and writing >= flushing / 2.0) or facts.s("lwlock:walinsert") >= _INSERTS
+    is_much = (bytes_per_flush(facts) or 0.0) >= _MUCH_BYTES
+    return is_much or (writing > 0.0 and writing >= flushing / 2.0) or facts.s("lwlock:walinsert") >= _INSERTS
 
 
 def _flush(facts: Facts) -> Hit | None:
@@ -61,19 +61,19 @@ def _flush(facts: Facts) -> Hit | None:
         return None
     flushes, flush_ms = facts.of(io.WAL_FLUSHES), facts.interval.once(wal_device.WAL_FLUSH_MS.value)
     commits, most = facts.of(io.COMMITS_PER_FLUSH), facts.of(ceilings.MOST_FLUSHES)
-    each = f" of {with_ms(flush_ms)}" if flush_ms else ""
+    duration_text = f" of {with_ms(flush_ms)}" if flush_ms else ""
     limit = f", {count(most)} measured" if most else ""
     group = f", {commits:.1f} commits each" if commits else ""
     handed_ms = handed_to_wal_ms(facts)
     queued = "; sessions queue for rows meanwhile" if handed_ms >= _ROW_QUEUE * facts.latency_ms else ""
     if put_off:
         queued = f"; the disk takes {with_ms(facts.by(host.DISK_WRITE_AWAIT).get(facts.wal_disk or '', 0.0))}, the rest waits for a CPU"
-    told_flushes = f"{count(flushes)} flushes/s{each}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
+    told_flushes = f"{count(flushes)} flushes/s{duration_text}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
     return Hit(
         sentence=f"commits wait for the WAL device: {facts.share_text(impact_ms)}; {told_flushes}{queued}",
         short=f"commits wait for the WAL device: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("waits for WAL", with_ms(facts.b(*DEVICE))),
             ("queue for rows held meanwhile", with_ms(handed_ms) if handed_ms else None),
             ("WAL device busy", f"{100 * busy:.0f} % of the time"),
@@ -96,7 +96,7 @@ def _flush(facts: Facts) -> Hit | None:
 
 
 def _delay(facts: Facts) -> Hit | None:
-    """Commits that sleep longer than their flush takes."""
+    """Find commits that sleep longer than their flush takes."""
     delay_ms, impact_ms = (facts.number("commit_delay") or 0.0) / 1000.0, wal_ms(facts)
     if delay_ms < _HALF_BUSY * impact_ms or impact_ms < _FLUSH_OF_L * facts.latency_ms or not impact_ms:
         return None
@@ -104,7 +104,7 @@ def _delay(facts: Facts) -> Hit | None:
         sentence=f"commits wait for commit_delay, {with_ms(delay_ms)}: {facts.share_text(impact_ms)}",
         short=f"commits wait for commit_delay, {with_ms(delay_ms)}: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("commit_delay", with_ms(delay_ms)),
             ("commit_siblings", facts.setting("commit_siblings")),
             ("waits for WAL", with_ms(impact_ms)),
@@ -120,15 +120,15 @@ def _volume(facts: Facts) -> Hit | None:
     if impact_ms < _FLUSH_OF_L * facts.latency_ms or busy < _HALF_BUSY or not is_volume(facts):
         return None
     written = facts.of(server.WAL_BYTES)
-    each = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""
+    per_transaction = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""
     full = server.full_pages(facts.interval)
     return Hit(
-        sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{each}",
+        sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}",
         short=f"WAL itself is too much: {facts.percent(impact_ms)}, {size(written)}/s",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("waits for WAL", with_ms(impact_ms)),
-            ("WAL", f"{size(written)}/s{each}" if written else None),
+            ("WAL", f"{size(written)}/s{per_transaction}" if written else None),
             ("WAL per flush", size(bytes_per_flush(facts)) if bytes_per_flush(facts) else None),
             ("full pages", f"{'~' if full.estimated else ''}{full.percent:.0f} % of it" if full else None),
         ),
@@ -147,16 +147,16 @@ def _buffers(facts: Facts) -> Hit | None:
     if not full or full < facts.tps or inserts_ms < _BUFFERS * facts.latency_ms:
         return None
     impact_ms = min(inserts_ms + facts.b("lwlock:walwrite") * (1.0 - wal_busy(facts)), facts.latency_ms)
-    each = full / facts.tps if facts.tps else 0.0
+    times = full / facts.tps if facts.tps else 0.0
     value = facts.shown("wal_buffers")
     return Hit(
         sentence=(
-            f"wal_buffers{f' ({value})' if value else ''} is full {each:.0f} times per transaction:"
+            f"wal_buffers{f' ({value})' if value else ''} is full {times:.0f} times per transaction:"
             f" {facts.share_text(impact_ms)}"
         ),
-        short=f"wal_buffers is full {each:.0f} times per transaction: {facts.percent(impact_ms)}",
+        short=f"wal_buffers is full {times:.0f} times per transaction: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("buffers full", f"{count(full)}/s"), ("waits to insert", with_ms(inserts_ms)), ("wal_buffers", value)
         ),
         next_step="wal_buffers of 64MB, after a restart: the count goes to 0. Refuted if latency stays the same then",
@@ -175,10 +175,10 @@ def _archive(facts: Facts) -> Hit | None:
     return Hit(
         sentence=f"{backlog or 0.0:.0f} segments of WAL wait to be archived{', the archiver fails' if fails else ''}{for_s}",
         short=f"{backlog or 0.0:.0f} segments wait to be archived{', the archiver fails' if fails else ''}",
-        evidence=told(
+        evidence=evidence(
             ("waiting", f"{backlog:.0f} segments" if backlog is not None else None),
             ("failed", f"{failed} times in the last minute" if fails else None),
-            ("last failed", name(looks[0].last_failed_wal) if fails else None),
+            ("last failed", short_name(looks[0].last_failed_wal) if fails else None),
         ),
         next_step="mend archive_command; the server's log has its message. Refuted if the last archived segment stands still",
     )
@@ -201,18 +201,18 @@ def _compression(facts: Facts) -> float:
 
 
 def full_page_share(facts: Facts) -> float:
-    """Share of the WAL that is full pages, 0 to 1; with compression a guess."""
-    found = server.full_pages(facts.interval)
-    if found is None:
+    """Return the share of the WAL that is full pages, 0 to 1; with compression a guess."""
+    pages = server.full_pages(facts.interval)
+    if pages is None:
         return 0.0
-    return found.percent / 100.0 * (_compression(facts) if found.estimated else 1.0)
+    return pages.percent / 100.0 * (_compression(facts) if pages.estimated else 1.0)
 
 
 def _requested(facts: Facts) -> tuple[int, float, float] | None:
-    """Checkpoints that were requested in the frames kept: how many, timed ones, and seconds between them."""
+    """Return the requested checkpoints of the kept frames: their number, that of timed ones, and seconds between them."""
     looks = facts.interval.recent(sections.checkpoints, _SEEN_S)[::-1]
-    whole = checkpoints_between(looks[0], looks[-1]) if looks else None
-    if whole is not None and whole[1] < _FEWEST:
+    between_all = checkpoints_between(looks[0], looks[-1]) if looks else None
+    if between_all is not None and between_all[1] < _FEWEST:
         return None
     moments: list[float] = []
     timed = 0
@@ -229,10 +229,10 @@ def _requested(facts: Facts) -> tuple[int, float, float] | None:
 
 
 def _often(facts: Facts) -> Hit | None:
-    found, timeout_s = _requested(facts), facts.number("checkpoint_timeout")
-    if found is None or timeout_s is None:
+    checkpoints, timeout_s = _requested(facts), facts.number("checkpoint_timeout")
+    if checkpoints is None or timeout_s is None:
         return None
-    requested, timed, apart_s = found
+    requested, timed, apart_s = checkpoints
     if requested <= timed or apart_s >= _OFTEN * timeout_s:
         return None
     share = full_page_share(facts)
@@ -243,7 +243,7 @@ def _often(facts: Facts) -> Hit | None:
         sentence=f"checkpoints come {often} because max_wal_size is {value}{pages}",
         short=f"checkpoints come {often}: max_wal_size is {value}",
         impact_ms=min(impact_ms, facts.latency_ms),
-        evidence=told(
+        evidence=evidence(
             ("requested", f"{requested}, timed {timed:.0f}"),
             ("apart", duration(apart_s)),
             ("full pages", f"{100 * share:.0f} % of the WAL"),
@@ -268,7 +268,7 @@ def _pages(facts: Facts) -> Hit | None:
         sentence=f"full pages are {100 * share:.0f} % of the WAL{after}: at most {facts.share_text(impact_ms)}",
         short=f"full pages are {100 * share:.0f} % of the WAL: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("full pages", f"{100 * share:.0f} % of the WAL"),
             ("waits for bytes of WAL", with_ms(waits_ms)),
             ("checkpoints", "requested" if requested else "by time"),
@@ -304,7 +304,7 @@ def _sync(facts: Facts) -> Hit | None:
         sentence=f"the checkpoint is in its fsync: latency went from {with_ms(usual_ms)} to {with_ms(now_ms)}",
         short=f"the checkpoint's fsync: {with_ms(usual_ms)} became {with_ms(now_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("checkpointer in DataFileSync", f"{100 * min(syncing, 1.0):.0f} % of ten seconds"),
             ("median of the minute before", with_ms(usual_ms)),
             ("worst of the last five seconds", with_ms(now_ms)),

@@ -1,6 +1,4 @@
-"""What advice is derived from, server and machine, and what it looks like. Nothing here is measured by advice
-itself.
-"""
+"""Facts that advice is derived from, of server and machine, and the shape of advice. Advice measures nothing itself."""
 
 from __future__ import annotations
 
@@ -61,7 +59,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     disks: tuple[Disk, ...] = ()
 
     def number(self, name: str) -> int:
-        """A live value; 0 where it is not known or no number."""
+        """Return a live value; 0 where it is not known or no number."""
         text = self.live.get(name, "")
         return int(text) if text.isdecimal() else 0
 
@@ -159,7 +157,7 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
 
 
 class Opinion(Struct, frozen=True):
-    """What one of the known calculators says for these facts.
+    """Value of one of the known calculators for these facts.
 
     Attributes:
         who: Its name.
@@ -171,7 +169,7 @@ class Opinion(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """Where to start, and where to stop looking.
+    """Value to start from, and bounds of a search.
 
     Attributes:
         value: As one types it; None where there is nothing to start from but what is set.
@@ -187,11 +185,11 @@ class Advice(Struct, frozen=True):
     opinions: tuple[Opinion, ...] = ()
 
 
-# What was seen of a machine, as advice wants it. Pure.
+# A machine as advice takes it. Pure.
 
 
 class MachineLook(Struct, frozen=True):
-    """What a `MachineControl` says at one moment.
+    """State of a `MachineControl` at one moment.
 
     Attributes:
         settings: What there is to set.
@@ -205,7 +203,7 @@ class MachineLook(Struct, frozen=True):
 
 
 def machine_of(look: MachineLook) -> Machine:
-    """The machine; what it has committed and its pools are in frames (`gather.facts_of`)."""
+    """Return the machine; its committed memory and its pools are in frames (`gather.facts_of`)."""
     return Machine(
         ram_bytes=look.facts.ram_bytes,
         swap_bytes=look.facts.swap_bytes,
@@ -217,5 +215,5 @@ def machine_of(look: MachineLook) -> Machine:
 
 
 def live_values(settings: Iterable[SystemSetting]) -> dict[str, str]:
-    """Values now, by name, of settings that can be read."""
-    return {each.name: each.live for each in settings if not isinstance(each.live, Unavailable)}
+    """Return values now, by name, of settings that can be read."""
+    return {setting.name: setting.live for setting in settings if not isinstance(setting.live, Unavailable)}

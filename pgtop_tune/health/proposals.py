@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.advice.proposal import differs, listed_parameters, listed_settings
-from pgtop_tune.advice.proposal import Proposal, advice_for, propose
+from pgtop_tune.advice.proposal import Proposal, advice_for, differs, listed_parameters, listed_settings, propose
 from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Finding, Severity

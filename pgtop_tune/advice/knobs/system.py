@@ -241,12 +241,12 @@ GROUPS: Final[tuple[str, ...]] = tuple(dict.fromkeys(knob.group for knob in KNOB
 
 
 def knob_of(name: str) -> Knob | None:
-    """The row of a setting as SystemSetting names it; None for one that is not in the catalogue."""
+    """Return the row of a setting as SystemSetting names it; None for one that is not in the catalogue."""
     return BY_NAME.get(row_of(name))
 
 
 def row_of(name: str) -> str:
-    """ "vda/scheduler" → "scheduler", a pool of another size → POOL; others are their own."""
+    """Return "scheduler" for "vda/scheduler", POOL for a pool of another size; other names as they are."""
     if name in BY_NAME:
         return name
     return POOL if name.startswith("hugepages-") else name.rpartition("/")[2]

@@ -11,8 +11,7 @@ from pgtop_tune.advice.facts import AdviceFacts, MachineLook, machine_of
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import GROUPS
-from pgtop_tune.advice.proposal import listed_parameters, listed_settings
-from pgtop_tune.advice.proposal import Proposal, advice_for
+from pgtop_tune.advice.proposal import Proposal, advice_for, listed_parameters, listed_settings
 from pgtop_tune.advice.rules.wal import steady
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import choices

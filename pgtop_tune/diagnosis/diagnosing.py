@@ -24,7 +24,7 @@ from pgtop_tune.diagnosis.chains import wal_busy
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts, RootLook, jam_over_s, root_look
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
 from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
-from pgtop_tune.diagnosis.rule import Hit, Rule, shortened
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, shortened
 from pgtop_tune.diagnosis.rules import (
     client,
     cpus,
@@ -49,7 +49,7 @@ from pgtop_tune.model.frame import Frame
 _MODULES: Final = (
     outages, limits, locks, wal, cpus, client, io, replication, statements, structures, upkeep,
 )  # fmt: skip
-RULES: Final[tuple[Rule, ...]] = tuple(rule for module in _MODULES for rule in module.RULES)
+RULES: Final[tuple[FindingRule, ...]] = tuple(rule for module in _MODULES for rule in module.RULES)
 """All rules, in the order in which they are listed."""
 
 
@@ -117,7 +117,7 @@ _EQUAL: Final = 0.9
 _SURE: Final = tuple(Confidence)
 
 
-class Ranked(Struct, frozen=True):
+class RankedFinding(Struct, frozen=True):
     """A finding with what its place depends on.
 
     Attributes:
@@ -143,7 +143,7 @@ class Ranked(Struct, frozen=True):
         return 1 if near else 3 if self.left_s is not None and self.left_s < LATER_S else 4
 
 
-def ranked(findings: Sequence[Ranked], rules: Mapping[str, Rule]) -> list[Ranked]:
+def ranked(findings: Sequence[RankedFinding], rules: Mapping[str, FindingRule]) -> list[RankedFinding]:
     """Order findings by place, then by impact; causes before their symptoms, limits within the hour after the first."""
     order = sorted(findings, key=lambda entry: (entry.place, -entry.strength, entry.finding.rule))
     for index in range(len(order) - 1):
@@ -203,7 +203,7 @@ _SCALED: Final = 0.8
 _STEPS: Final = (Confidence.IS, Confidence.MOST_LIKELY, Confidence.PERHAPS, Confidence.UNCLEAR)
 
 
-def confidence_of(rule: Rule, hit: Hit, facts: Facts) -> Confidence:
+def confidence_of(rule: FindingRule, hit: Hit, facts: Facts) -> Confidence:
     """Return the confidence of a finding; a limit or an outage is counted, not sampled, and has no doubt."""
     if hit.kind_of(rule) is not FindingKind.LATENCY:
         return Confidence.IS
@@ -283,7 +283,7 @@ class Diagnosing:
         rules: Which ones.
     """
 
-    def __init__(self, rules: Sequence[Rule] = RULES) -> None:
+    def __init__(self, rules: Sequence[FindingRule] = RULES) -> None:
         self._rules: Final = tuple(rules)
         self._by_id: Final = {rule.id: rule for rule in rules}
         self._needs: Final = {rule.id: frozenset(section.name for section in rule.needs) for rule in rules}
@@ -389,7 +389,7 @@ class Diagnosing:
         before = interval.frames[-2] if len(interval.frames) > 1 else None
         return before is not None and self._newest is not None and _moment(before) == _moment(self._newest)
 
-    def _hit(self, rule: Rule, facts: Facts) -> Hit | None:
+    def _hit(self, rule: FindingRule, facts: Facts) -> Hit | None:
         """Return the rule's hit; limits and notes, of sections that are read rarely, are sought every five seconds."""
         if rule.kind not in (FindingKind.LIMIT, FindingKind.NOTE):
             return rule.find(facts)
@@ -398,7 +398,7 @@ class Diagnosing:
             rare = self._rare[rule.id] = now_s, rule.find(facts)
         return rare[1]
 
-    def _note(self, rule: Rule, hit: Hit | None, facts: Facts, at_once: bool, settling: bool) -> None:
+    def _note(self, rule: FindingRule, hit: Hit | None, facts: Facts, at_once: bool, settling: bool) -> None:
         now_s, now_ms = facts.interval.newest.elapsed_s, facts.interval.newest.taken_at_ms
         track = self._tracks.get(rule.id)
         if track is None:
@@ -448,23 +448,23 @@ class Diagnosing:
         n_held = sum(true for _, true in track.moments)
         return known_s >= _KNOWN_S - _SLACK_S and 5 * n_held >= _ENTERS_OF_5 * len(track.moments)
 
-    def _in_order(self, now_s: float, as_asked: bool) -> list[Ranked]:
+    def _in_order(self, now_s: float, as_asked: bool) -> list[RankedFinding]:
         """Return the findings that are in; while a load has its requested rate, smaller ones are notes."""
-        entries: list[Ranked] = []
+        entries: list[RankedFinding] = []
         for rule in self._rules:
             track = self._tracks[rule.id]
             if track.since_ms is not None and track.hit is not None:
                 finding = _finding(rule, track.hit, track.confidence, track.strength, track.since_ms)
                 if as_asked and finding.kind is FindingKind.LATENCY and track.strength < _HALF:
                     finding = replace(finding, kind=FindingKind.NOTE)
-                entries.append(Ranked(finding, track.hit.left_s, track.strength))
+                entries.append(RankedFinding(finding, track.hit.left_s, track.strength))
         clear = [entry for entry in entries if entry.finding.confidence is not Confidence.UNCLEAR]
         if not any(entry.place <= LAST_TO_BIND for entry in clear):
             unclear = [entry for entry in entries if entry.finding.confidence is Confidence.UNCLEAR]
             clear += sorted(unclear, key=lambda entry: -entry.strength)[:1]
         return self._with_first(ranked(clear, self._by_id), now_s)
 
-    def _with_first(self, order: list[Ranked], now_s: float) -> list[Ranked]:
+    def _with_first(self, order: list[RankedFinding], now_s: float) -> list[RankedFinding]:
         """Keep the first finding first until another leads for long enough."""
         if not order:
             self._first = ""
@@ -495,7 +495,7 @@ class Diagnosing:
         return finding
 
 
-def _reason(frame: Frame, rule: Rule, missing_sections: Mapping[str, Unavailable]) -> str:
+def _reason(frame: Frame, rule: FindingRule, missing_sections: Mapping[str, Unavailable]) -> str:
     """Return why a section that the rule needs is missing; "" where everything was looked at."""
     name = next(section.name for section in rule.needs if section.name in missing_sections)
     missing = missing_sections[name]
@@ -506,7 +506,7 @@ def _reason(frame: Frame, rule: Rule, missing_sections: Mapping[str, Unavailable
     return str(missing) if is_of_all else f"{name}: {missing}"
 
 
-def _strength(rule: Rule, hit: Hit | None, facts: Facts) -> float:
+def _strength(rule: FindingRule, hit: Hit | None, facts: Facts) -> float:
     if hit is None:
         return 0.0
     if hit.impact_ms is None or not facts.latency_ms:
@@ -514,7 +514,7 @@ def _strength(rule: Rule, hit: Hit | None, facts: Facts) -> float:
     return min(hit.impact_ms / facts.latency_ms, 1.0)
 
 
-def _with_gain(rule: Rule, hit: Hit, facts: Facts) -> Hit:
+def _with_gain(rule: FindingRule, hit: Hit, facts: Facts) -> Hit:
     most = gain(facts, rule.id, hit.impact_ms) if hit.kind_of(rule) is FindingKind.LATENCY else None
     return hit if most is None else replace(hit, evidence=(*hit.evidence, ("without it", most)))
 
@@ -524,7 +524,7 @@ def _moment(frame: Frame) -> tuple[int, float]:
     return frame.sequence, frame.elapsed_s
 
 
-def _finding(rule: Rule, hit: Hit, confidence: Confidence, strength: float, since_ms: int) -> Finding:
+def _finding(rule: FindingRule, hit: Hit, confidence: Confidence, strength: float, since_ms: int) -> Finding:
     latency = rule.kind is FindingKind.LATENCY
     return Finding(
         rule=rule.id,

@@ -47,12 +47,12 @@ class Hit(Struct, frozen=True, kw_only=True):
     blocks: bool = False
     note: bool = False
 
-    def kind_of(self, rule: Rule) -> FindingKind:
+    def kind_of(self, rule: FindingRule) -> FindingKind:
         """Return the kind of finding that the hit makes of its rule."""
         return FindingKind.OUTAGE if self.blocks else FindingKind.NOTE if self.note else rule.kind
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class FindingRule(Struct, frozen=True, kw_only=True):
     """One row.
 
     Attributes:

@@ -18,7 +18,7 @@ from pgtop_tune.base.paths import content_of, opened
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import NOT_IN_RECORDING, CheckFacts
 from pgtop_tune.health.formats.writers import FORMAT
-from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
+from pgtop_tune.health.report import SYSTEM_IDENTIFIER, CheckResult, Report
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
@@ -150,7 +150,7 @@ def only_new(report: Report, former: Former, near: Set[tuple[str, str]] = frozen
     Args:
         near: (check id, subject) of what stands just beside a limit: what goes to and fro there is not gone.
     """
-    results: list[Result] = []
+    results: list[CheckResult] = []
     n_known = 0
     there: set[tuple[str, str]] = set()
     complete: set[str] = set()

@@ -14,15 +14,15 @@ from msgspec import Struct
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Finding, Findings, Fix, Limits, Look, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts, Missing
-from pgtop_tune.health.fixes import set_parameters
+from pgtop_tune.health.fixes import set_several
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import advised_or, also_scoped, is_advised, setting
+from pgtop_tune.health.rules import advised_or, also_scoped, as_shown, is_advised
 from pgtop_tune.model.postgres import Parameter
 
 _OFF: Final = (-1.0, 0.0)
 
 
-class Bound(Struct, frozen=True):
+class BadValue(Struct, frozen=True):
     """A value that suits no server, or needs a reason; `texts`, `below`, `above`, `limited_by` or `judged` says which.
 
     Attributes:
@@ -79,7 +79,7 @@ class Bound(Struct, frozen=True):
         return parameters.find(self.limited_by) is not None and value > parameters.number(self.limited_by)
 
 
-def bounded(rows: Iterable[Bound]) -> Look:
+def bounded(rows: Iterable[BadValue]) -> Look:
     """Return a look that finds each parameter with such a value, of the server, of roles and of databases."""
     rows = tuple(rows)
 
@@ -97,12 +97,12 @@ def bounded(rows: Iterable[Bound]) -> Look:
     return also_scoped(look, *(bound.name for bound in rows))
 
 
-def thresholds(rows: Iterable[Bound]) -> tuple[Threshold, ...]:
+def thresholds(rows: Iterable[BadValue]) -> tuple[Threshold, ...]:
     """Return the thresholds of the check that judges by these rows."""
     return tuple(threshold for bound in rows if (threshold := bound.threshold) is not None)
 
 
-def _better(bound: Bound, parameters: Parameters) -> str:
+def _better(bound: BadValue, parameters: Parameters) -> str:
     """Return the value to set; not more than the other parameter allows."""
     if not bound.limited_by or float(bound.better) <= parameters.number(bound.limited_by):
         return bound.better
@@ -115,10 +115,10 @@ def _with_other(facts: CheckFacts, row: Parameter, above: Parameter, fix: Fix) -
     if name != row.name or float(value) <= float(above.setting):
         return fix
     raised = advised_or(facts, above.name, value).parameter
-    return fix if raised is None else set_parameters([(above, raised[1]), (row, value)])
+    return fix if raised is None else set_several([(above, raised[1]), (row, value)])
 
 
-def _found(bound: Bound, parameters: Parameters, facts: CheckFacts, limits: Limits) -> Finding | None:
+def _found(bound: BadValue, parameters: Parameters, facts: CheckFacts, limits: Limits) -> Finding | None:
     row = parameters.find(bound.name)
     if row is None or (bound.when is not None and not bound.when(facts)) or not bound.holds(parameters, row, limits):
         return None
@@ -135,7 +135,7 @@ def _found(bound: Bound, parameters: Parameters, facts: CheckFacts, limits: Limi
     return Finding(
         severity=bound.severity,
         says=f"{bound.name} is {row.shown or 'empty'}: {bound.says}",
-        evidence=(setting(facts, *names),),
+        evidence=(as_shown(facts, *names),),
         fix=fix,
         subject=bound.name,
     )

@@ -21,7 +21,7 @@ from pgtop_tune.health.check import (
     about_several,
 )
 from pgtop_tune.health.facts import CheckFacts, Question
-from pgtop_tune.health.fixes import with_lock_timeout, words
+from pgtop_tune.health.fixes import by_hand, with_lock_timeout
 from pgtop_tune.health.questions import CatalogueCondition
 from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database
 
@@ -29,7 +29,7 @@ _SHOWN: Final = 3
 _LISTED: Final = 10
 
 
-class Condition(Struct, frozen=True, kw_only=True):
+class ConditionKind(Struct, frozen=True, kw_only=True):
     """A kind of condition.
 
     Attributes:
@@ -64,7 +64,7 @@ class Condition(Struct, frozen=True, kw_only=True):
     def fix(self, database: str, rows: Iterable[CatalogueCondition]) -> Fix:
         """Return the fix for these objects."""
         if self.advice:
-            return words(self.advice)
+            return by_hand(self.advice)
         rows = tuple(rows)
         do, undo = ("\n".join(self._statements(text, rows)) for text in (self.do, self.undo))
         if self.locks:
@@ -79,7 +79,7 @@ class Condition(Struct, frozen=True, kw_only=True):
             yield composed(template, name=identifier(*row.name), part=part, detail=detail)
 
 
-def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Look:
+def conditions(question: Question[CatalogueCondition], *kinds: ConditionKind) -> Look:
     """Return a look that finds these kinds, in each database: one finding for all objects of a kind."""
 
     def look(facts: CheckFacts, limits: Limits) -> Findings:
@@ -95,7 +95,13 @@ def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Loo
 
 
 def of_kinds(
-    id_: str, title: str, reason: str, page: str, question: Question[CatalogueCondition], *kinds: Condition, group: str
+    id_: str,
+    title: str,
+    reason: str,
+    page: str,
+    question: Question[CatalogueCondition],
+    *kinds: ConditionKind,
+    group: str,
 ) -> Check:
     """Return a row of the registry that finds these kinds; its severity is the worst of them."""
     return Check(
@@ -110,7 +116,7 @@ def of_kinds(
     )
 
 
-def found(kind: Condition, database: str, rows: Sequence[CatalogueCondition]) -> Finding:
+def found(kind: ConditionKind, database: str, rows: Sequence[CatalogueCondition]) -> Finding:
     """Return the finding about these objects of a database, at least one."""
     return about_several(
         rows,
@@ -120,7 +126,7 @@ def found(kind: Condition, database: str, rows: Sequence[CatalogueCondition]) ->
     )
 
 
-def _found(kind: Condition, database: str, rows: Sequence[CatalogueCondition], unlisted: int) -> Finding:
+def _found(kind: ConditionKind, database: str, rows: Sequence[CatalogueCondition], unlisted: int) -> Finding:
     number, names = len(rows) + unlisted, [kind.named(row) for row in rows]
     listed = ", ".join(names[:_SHOWN]) + (" …" if number > _SHOWN else "")
     count = f"{number} {kind.several}" if number > 1 else kind.one

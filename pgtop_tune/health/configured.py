@@ -19,7 +19,7 @@ from pgtop_tune.changes.start.next_start import NextStart, StartValue
 from pgtop_tune.changes.start.rules import start_refusal
 from pgtop_tune.changes.start.values import AT_START, ValuesAfter
 from pgtop_tune.health import needs
-from pgtop_tune.health.facts import Answer, CheckFacts, Missing
+from pgtop_tune.health.facts import Answers, CheckFacts, Missing
 from pgtop_tune.health.machine_figures import huge_pages_needed, huge_pages_used, memory
 from pgtop_tune.health.needs import is_of_session
 from pgtop_tune.health.questions import CONFIGURED, CONTROL, HBA, START_FILES, ConfiguredLine, StartFile, StartOptions
@@ -35,7 +35,7 @@ _ARGUMENT: Final = re.compile(r'"(?:--|-c" "|-c)(?P<name>[\w.-]+)=(?P<value>[^"]
 
 
 def as_configured(
-    sample: ParameterSample, lines: Answer[Any] | Unavailable, options: Answer[Any] | Unavailable
+    sample: ParameterSample, lines: Answers[Any] | Unavailable, options: Answers[Any] | Unavailable
 ) -> ParameterSample:
     """Return the parameters as sessions have them without settings of a role or database, with those of ALTER SYSTEM.
 
@@ -51,7 +51,7 @@ def as_configured(
     return replace(sample, parameters=tuple(_configured(row, files, started_with) for row in sample.parameters))
 
 
-def with_value(parameter: Parameter, text: str, source: str, file: str = "") -> Parameter:
+def row_with_value(parameter: Parameter, text: str, source: str, file: str = "") -> Parameter:
     """Return a row with a value as it is typed or stored; one that cannot be parsed stays a text."""
     setting = text_shown = text
     try:
@@ -87,13 +87,13 @@ def _configured(row: Parameter, files: Mapping[str, ConfiguredLine], started_wit
     if not is_of_session(row):
         return row
     if name in started_with:
-        return with_value(row, started_with[name], _COMMAND_LINE)
+        return row_with_value(row, started_with[name], _COMMAND_LINE)
     if line is not None and line.setting is not None:
-        return with_value(row, line.setting, _FILE, line.place or "")
-    return with_value(row, row.boot_val, "default")
+        return row_with_value(row, line.setting, _FILE, line.place or "")
+    return row_with_value(row, row.boot_val, "default")
 
 
-def _given(options: Answer[Any]) -> Mapping[str, str]:
+def _given(options: Answers[Any]) -> Mapping[str, str]:
     """Return the parameters of the command line; the last of each counts."""
     values: dict[str, str] = {}
     for _, row in options:
@@ -119,7 +119,7 @@ def other_values(facts: CheckFacts) -> dict[str, str]:
         if row.context not in _READ_AT_START or row.source in AT_START or is_of_session(row):
             continue
         value = written.get(row.name.lower(), row.boot_val if row.pending_restart else None)
-        if value is not None and with_value(row, value, row.source).setting != row.setting:
+        if value is not None and row_with_value(row, value, row.source).setting != row.setting:
             next_texts[row.name] = value
     return next_texts
 

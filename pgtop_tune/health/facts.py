@@ -72,7 +72,7 @@ class Refused(Struct, frozen=True):
     reason: str
 
 
-class Answer(Struct, Generic[R], frozen=True):
+class Answers(Struct, Generic[R], frozen=True):
     """Answers of databases to one question.
 
     Attributes:
@@ -106,7 +106,7 @@ class Question(Struct, Generic[R], frozen=True):
     everywhere: bool = False
     opens: str = ""
 
-    def of(self, facts: CheckFacts, /) -> Answer[R] | Unavailable:
+    def of(self, facts: CheckFacts, /) -> Answers[R] | Unavailable:
         """See `FactNeed.of`."""
         answer = facts.answers.get(self.name, facts.unanswered)
         if isinstance(answer, Unavailable) and answer.reason is Reason.NO_PERMISSION and self.opens:
@@ -133,7 +133,7 @@ class CheckFacts(Struct, frozen=True):
 
     frames: tuple[Frame, ...]
     machine: MachineDetails | Unavailable = NOT_ASKED
-    answers: Mapping[str, Answer[Any] | Unavailable] = field(default_factory=dict)
+    answers: Mapping[str, Answers[Any] | Unavailable] = field(default_factory=dict)
     unanswered: Unavailable = NOT_ASKED
     measured: Measured | Unavailable = NOT_MEASURED
     described: str = ""

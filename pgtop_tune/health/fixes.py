@@ -22,15 +22,15 @@ _WHEN: Final = {"postmaster": _RESTART, "backend": "for new sessions", "superuse
 def set_parameter(parameter: Parameter, value: str) -> Fix:
     """Return ALTER SYSTEM to a value, and its undo; words where the parameter is set at the server's start."""
     if parameter.source in _WINS_OVER_FILES:
-        return words(
+        return by_hand(
             f"{parameter.name} is set where the server is started ({parameter.source}): set it to {value} there; no "
             "file overrides it.",
             f"Set it to {parameter.shown} there again.",
         )
-    return set_parameters([(parameter, value)])
+    return set_several([(parameter, value)])
 
 
-def set_parameters(values: Sequence[tuple[Parameter, str]]) -> Fix:
+def set_several(values: Sequence[tuple[Parameter, str]]) -> Fix:
     """Return ALTER SYSTEM to values of parameters, none of which is set at the server's start.
 
     The undo restores the lines that postgresql.auto.conf has now.
@@ -173,9 +173,9 @@ def preloading(library: Parameter | None, name: str, where: str) -> Fix:
         where: "" or " on the primary": where the extension is to be made.
     """
     if library is None:
-        return words(f"Add {name} to shared_preload_libraries, restart, and CREATE EXTENSION{where}.")
+        return by_hand(f"Add {name} to shared_preload_libraries, restart, and CREATE EXTENSION{where}.")
     if library.pending_restart:
-        return words(
+        return by_hand(
             f"shared_preload_libraries was changed and waits for a restart: add {name} to its new value, restart, and "
             f"CREATE EXTENSION{where}."
         )
@@ -188,6 +188,6 @@ def preloading(library: Parameter | None, name: str, where: str) -> Fix:
     )
 
 
-def words(do: str, undo: str = "") -> Fix:
+def by_hand(do: str, undo: str = "") -> Fix:
     """Return a fix that cannot be one command."""
     return Fix(do, undo, Language.WORDS)

@@ -18,7 +18,7 @@ from pgtop_tune.changes.start.next_start import NextStart
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check
 from pgtop_tune.health.configured import as_configured, next_start, other_values
-from pgtop_tune.health.facts import NOT_ASKED, Answer, CheckFacts, Missing, Question, Refused
+from pgtop_tune.health.facts import NOT_ASKED, Answers, CheckFacts, Missing, Question, Refused
 from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_FILES, START_OPTIONS, StartFile
 from pgtop_tune.host.backup_tools import backup_tools
 from pgtop_tune.host.block_devices import ROOT, server_directories
@@ -135,8 +135,8 @@ def _next_start(facts: CheckFacts, postmaster_pid: int, root: Path) -> NextStart
 
 
 def _libraries(
-    answer: Answer[StartFile] | Unavailable, postmaster_pid: int, root: Path
-) -> Answer[StartFile] | Unavailable:
+    answer: Answers[StartFile] | Unavailable, postmaster_pid: int, root: Path
+) -> Answers[StartFile] | Unavailable:
     """Return the files of the next start, with the versions that libraries are made for."""
     if isinstance(answer, Unavailable):
         return answer
@@ -269,7 +269,7 @@ async def _frame(sequence: int, postgres: PostgresSample, eye: _MachineView, clo
     )
 
 
-def _as_configured(frame: Frame, answers: Mapping[str, Answer[Any] | Unavailable]) -> Frame:
+def _as_configured(frame: Frame, answers: Mapping[str, Answers[Any] | Unavailable]) -> Frame:
     """Return the frame with parameters as the server has them, not our session."""
     sample = sections.parameters(frame)
     if isinstance(sample, Unavailable) or CONFIGURED.name not in answers:
@@ -289,7 +289,7 @@ def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:
 
 async def _answers(
     conninfo: ConnInfo, own_sessions: OwnSessions, major: int, questions: Sequence[Question[Any]]
-) -> Mapping[str, Answer[Any] | Unavailable]:
+) -> Mapping[str, Answers[Any] | Unavailable]:
     if not questions:
         return {}
     once = [question for question in questions if not question.everywhere]
@@ -304,12 +304,12 @@ async def _answers(
     return by_question | {question.name: _everywhere(question, answers.everywhere) for question in everywhere}
 
 
-def _once(question: Question[Any], answer: DatabaseAnswer) -> Answer[Any] | Unavailable:
+def _once(question: Question[Any], answer: DatabaseAnswer) -> Answers[Any] | Unavailable:
     rows = answer.answers[question.name]
     if isinstance(rows, Unavailable):
         return rows
     try:
-        return Answer(tuple(("", _row(question, row)) for row in rows), (answer.database,))
+        return Answers(tuple(("", _row(question, row)) for row in rows), (answer.database,))
     except MALFORMED as error:
         return Unavailable(Reason.FAILED, malformed(error, question.name).message)
 
@@ -320,7 +320,7 @@ def _row(question: Question[Any], row: Mapping[str, Any]) -> Any:
     return answer
 
 
-def _everywhere(question: Question[Any], answers: Sequence[DatabaseAnswer]) -> Answer[Any] | Unavailable:
+def _everywhere(question: Question[Any], answers: Sequence[DatabaseAnswer]) -> Answers[Any] | Unavailable:
     """Return the rows of all databases; Unavailable only where none answered."""
     rows: list[tuple[str, Any]] = []
     answered: list[str] = []
@@ -337,4 +337,4 @@ def _everywhere(question: Question[Any], answers: Sequence[DatabaseAnswer]) -> A
             refused.append(Refused(one.database, malformed(error, question.name).message))
     if refused and not answered:
         return Unavailable(Reason.NO_ANSWER, f"{refused[0].database}: {refused[0].reason}")
-    return Answer(tuple(rows), tuple(answered), tuple(refused))
+    return Answers(tuple(rows), tuple(answered), tuple(refused))

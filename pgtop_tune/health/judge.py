@@ -13,8 +13,8 @@ from pgtop_tune.base.secret import MASK
 from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Limits, Unknown
-from pgtop_tune.health.facts import Answer, CheckFacts, Missing, Question
-from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
+from pgtop_tune.health.facts import Answers, CheckFacts, Missing, Question
+from pgtop_tune.health.report import SYSTEM_IDENTIFIER, CheckResult, Report
 from pgtop_tune.model.absence import Unavailable
 
 # Fits a fix to the server it is for: a standby takes no statement that changes data, ALTER SYSTEM may be switched
@@ -152,10 +152,10 @@ def _young(facts: CheckFacts) -> bool:
     return age_s is not None and age_s < _YOUNG_S
 
 
-def _result(check: Check, facts: CheckFacts, changed: Limits, young: bool) -> Result:
+def _result(check: Check, facts: CheckFacts, changed: Limits, young: bool) -> CheckResult:
     missing = [(need.name, part) for need in check.needs if isinstance(part := need.of(facts), Unavailable)]
     if missing:
-        return Result(check, unknowns=(_unknown(*missing[0]),))
+        return CheckResult(check, unknowns=(_unknown(*missing[0]),))
     limits = {threshold.name: threshold.default for threshold in check.thresholds} | dict(changed)
     findings: list[Finding] = []
     unknowns: list[Unknown] = []
@@ -172,7 +172,7 @@ def _result(check: Check, facts: CheckFacts, changed: Limits, young: bool) -> Re
     if young and check.counts:
         findings = [finding.made(_less_certain) for finding in findings]
     findings.sort(key=lambda finding: -finding.severity.rank)
-    return Result(check, tuple(findings), tuple(unknowns))
+    return CheckResult(check, tuple(findings), tuple(unknowns))
 
 
 def _less_certain(finding: Finding) -> Finding:
@@ -188,7 +188,7 @@ def _refusals(check: Check, facts: CheckFacts) -> list[Unknown]:
     refused = {
         refusal.database: refusal.reason
         for need in check.needs
-        if isinstance(need, Question) and isinstance(answer := need.of(facts), Answer)
+        if isinstance(need, Question) and isinstance(answer := need.of(facts), Answers)
         for refusal in answer.refused
     }
     if not refused:

@@ -16,7 +16,7 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Severity
 from pgtop_tune.health.formats.for_people import about
 from pgtop_tune.health.formats.writers import indented, json_document
 from pgtop_tune.health.project_file import AcceptedRisk, with_accepted
-from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
+from pgtop_tune.health.report import SYSTEM_IDENTIFIER, CheckResult, Report
 
 FORMAT: Final = "pgtop-tune-checks/1"
 AT_ONCE: Final = 4
@@ -119,7 +119,7 @@ def servers_document(results: Sequence[ServerResult]) -> dict[str, Any]:
 _SOURCE = "check --watch"
 
 
-class _Seen(Struct):
+class _FindingInLooks(Struct):
     """A finding of some looks: the worst of them, the newest of those."""
 
     check: Check
@@ -142,7 +142,7 @@ class Looks:
         self.count = 0
         self.standing = 0
         self._accept = tuple(accept)
-        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._seen: dict[tuple[str, str], _FindingInLooks] = {}
         self._unknown: dict[str, int] = {}
         self._newest: Report | None = None
         self._before: frozenset[tuple[str, str]] = frozenset()
@@ -163,7 +163,7 @@ class Looks:
         self.count += 1
         self._newest = report
         for check, finding in report.findings:
-            entry = self._seen.setdefault((check.id, finding.subject), _Seen(check, finding))
+            entry = self._seen.setdefault((check.id, finding.subject), _FindingInLooks(check, finding))
             entry.looks += 1
             if finding.severity.rank >= entry.finding.severity.rank:
                 entry.finding = finding
@@ -202,7 +202,7 @@ class Looks:
         more = f"{len(self._missed)} more did" if len(self._missed) > 1 else "1 more did"
         return f"{looks}; {more} not see the server: {self._missed[-1]}"
 
-    def _result(self, result: Result) -> Result:
+    def _result(self, result: CheckResult) -> CheckResult:
         id_ = result.check.id
         entries = [entry for (check, _), entry in self._seen.items() if check == id_]
         findings = sorted(
@@ -212,7 +212,7 @@ class Looks:
         unknowns = result.unknowns if self._unknown.get(id_, 0) == self.count else ()
         return replace(result, findings=tuple(findings), unknowns=unknowns)
 
-    def _with_looks(self, entry: _Seen) -> Finding:
+    def _with_looks(self, entry: _FindingInLooks) -> Finding:
         in_looks = f"seen in {entry.looks} of {self.count} looks"
         says = entry.finding.says if entry.looks == self.count else f"{entry.finding.says} ({in_looks})"
         return replace(entry.finding, says=says, evidence=(*entry.finding.evidence, Evidence(in_looks, _SOURCE)))

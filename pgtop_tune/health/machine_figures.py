@@ -161,7 +161,7 @@ def huge_pages_needed(facts: CheckFacts, page_bytes: int) -> int:
     return math.ceil(total / page_bytes)
 
 
-def setting(facts: CheckFacts, name: str) -> str:
+def kernel_setting(facts: CheckFacts, name: str) -> str:
     """Return a setting of the kernel now.
 
     Raises:
@@ -175,9 +175,9 @@ def setting(facts: CheckFacts, name: str) -> str:
     return value
 
 
-def number(facts: CheckFacts, name: str) -> int:
-    """Return a setting of the kernel as a number. Raises as `setting`."""
-    text = setting(facts, name)
+def kernel_number(facts: CheckFacts, name: str) -> int:
+    """Return a setting of the kernel as a number. Raises as `kernel_setting`."""
+    text = kernel_setting(facts, name)
     try:
         return int(text)
     except ValueError:

@@ -32,7 +32,7 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import content_of
 from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
 from pgtop_tune.health.check import Finding
-from pgtop_tune.health.report import Accepted, Report, Result
+from pgtop_tune.health.report import Accepted, CheckResult, Report
 
 FILE_NAME: Final = "pgtop-tune.toml"
 _TABLE: Final = "check"
@@ -212,7 +212,7 @@ def with_accepted(report: Report, risks: Sequence[AcceptedRisk]) -> Report:
     return replace(report, results=results, lapsed=tuple(lapsed))
 
 
-def _divided(result: Result, risks: Sequence[AcceptedRisk]) -> Result:
+def _divided(result: CheckResult, risks: Sequence[AcceptedRisk]) -> CheckResult:
     findings: list[Finding] = []
     accepted: list[Accepted] = []
     for finding in result.findings:

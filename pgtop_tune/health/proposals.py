@@ -15,7 +15,7 @@ from pgtop_tune.advice.proposal import Proposal, advice_for, differs, listed_par
 from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Finding, Severity
-from pgtop_tune.health.facts import Answer, CheckFacts
+from pgtop_tune.health.facts import Answers, CheckFacts
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.health.registry import CHECKS
@@ -142,4 +142,4 @@ _WHY = {
 
 def unsuitable(frames: Sequence[Frame]) -> Mapping[str, Advice]:
     """Return replacements of values in these frames that suit no server, by parameter."""
-    return in_place(judge(CHECKS, CheckFacts(tuple(frames), answers={SCOPED.name: Answer(())})).findings)
+    return in_place(judge(CHECKS, CheckFacts(tuple(frames), answers={SCOPED.name: Answers(())})).findings)

@@ -420,7 +420,7 @@ class RolePower(Struct, frozen=True):
     logins: Sequence[str] = ()
 
 
-class ConnectionLimit(Struct, frozen=True):
+class ConnectionLimitRow(Struct, frozen=True):
     """Limit of the connections of a database or a role.
 
     Attributes:
@@ -533,7 +533,7 @@ PUBLIC: Final = Question(
     "check_public", CatalogueCondition, "pg_class.relacl, pg_default_acl, pg_database.datacl", everywhere=True
 )
 CONNECTION_LIMITS: Final = Question(
-    "check_connection_limits", ConnectionLimit, "pg_database.datconnlimit, pg_roles.rolconnlimit"
+    "check_connection_limits", ConnectionLimitRow, "pg_database.datconnlimit, pg_roles.rolconnlimit"
 )
 TABLESPACES: Final = Question("check_tablespaces", NameOnly, "pg_tablespace.spcname")
 POWERS: Final = Question("check_powers", RolePower, "pg_roles, pg_auth_members, pg_parameter_acl")

@@ -39,7 +39,7 @@ class Accepted(Struct, frozen=True):
     until: date
 
 
-class Result(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """One check.
 
     Attributes:
@@ -161,7 +161,7 @@ class Report(Struct, frozen=True):
     target: str
     server: str
     major: int | None
-    results: tuple[Result, ...]
+    results: tuple[CheckResult, ...]
     compared_with: str = ""
     n_known: int = 0
     gone_findings: tuple[tuple[str, str], ...] = ()

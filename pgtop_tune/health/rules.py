@@ -27,9 +27,9 @@ from pgtop_tune.health.check import (
     Severity,
     Unknown,
 )
-from pgtop_tune.health.configured import with_value
+from pgtop_tune.health.configured import row_with_value
 from pgtop_tune.health.facts import CheckFacts, Missing
-from pgtop_tune.health.fixes import set_parameter, sysctl, words
+from pgtop_tune.health.fixes import by_hand, set_parameter, sysctl
 from pgtop_tune.health.needs import is_of_session
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.host.block_devices import Disk
@@ -54,7 +54,7 @@ def shortened(texts: Iterable[str], most: int, separator: str = ", ") -> str:
     return separator.join(listed[:most]) + (" …" if len(listed) > most else "")
 
 
-def setting(facts: CheckFacts, *names: str) -> Evidence:
+def as_shown(facts: CheckFacts, *names: str) -> Evidence:
     """Return parameters as SHOW prints them, as evidence.
 
     Raises:
@@ -85,7 +85,7 @@ def value_is(
             yield Finding(
                 severity=severity,
                 says=says.format(value=row.shown),
-                evidence=(setting(facts, name),),
+                evidence=(as_shown(facts, name),),
                 fix=fix,
                 subject=name,
             )
@@ -185,10 +185,10 @@ def advised(facts: CheckFacts, name: str) -> Fix:
     row = needs.parameters(facts).row(name)
     advice = _advice(facts, row)
     if advice is None or advice.value is None:
-        return words(f"{name}: {'no value is advised' if advice is None else advice.because}")
+        return by_hand(f"{name}: {'no value is advised' if advice is None else advice.because}")
     if same(row, advice.value):
         waits = "waits for a restart" if row.pending is not None else "is the advised value"
-        return words(f"{name} {advice.value} {waits}. {advice.because}")
+        return by_hand(f"{name} {advice.value} {waits}. {advice.because}")
     return set_parameter(row, advice.value)
 
 
@@ -227,7 +227,7 @@ def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: b
             fixes.append(sysctl(name, advice.value, live, remark))
     last = proposed.get(names[-1])
     if not fixes or last is None or last.value is None:
-        return words(f"{names[-1]}: {because}")
+        return by_hand(f"{names[-1]}: {because}")
     if len(fixes) == 1:
         return fixes[0]
     undo = "\n".join(fix.undo for fix in reversed(fixes))
@@ -340,7 +340,7 @@ def also_scoped(look: Look, *names: str) -> Look:
             row = rows.get(assignment.name)
             if row is None:
                 continue
-            changed_row = with_value(row, assignment.value, row.source)
+            changed_row = row_with_value(row, assignment.value, row.source)
             if changed_row.setting == row.setting and not is_of_session(row):
                 continue
             for outcome in look(_with(facts, replace(changed_row, source="configuration file")), limits):

@@ -15,7 +15,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health import gather as gathering
-from pgtop_tune.health.facts import Answer
+from pgtop_tune.health.facts import Answers
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
@@ -49,10 +49,10 @@ def crowded(make_server: Callable[..., Throwaway]) -> Throwaway:
 def test_a_thousand_databases(crowded: Throwaway, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = [check for check in CHECKS if check.id == "IDX-01"]
 
-    def looked() -> tuple[Answer[object], list[str]]:
+    def looked() -> tuple[Answers[object], list[str]]:
         facts = asyncio.run(gather(place(crowded), checks))
         (answer,) = facts.answers.values()
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Answers)
         (result,) = judge(checks, facts).results
         return answer, [unknown.reason for unknown in result.unknowns]
 

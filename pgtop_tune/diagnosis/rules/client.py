@@ -13,7 +13,7 @@ from typing import Final
 from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, plural, short_name
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, plural, short_name
 from pgtop_tune.metrics import host_places, pooler, sections, server
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION
 from pgtop_tune.metrics.client_bound import DEMAND
@@ -292,23 +292,23 @@ def _loss(facts: Facts) -> Hit | None:
 
 
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="conn.storm",
         page="2",
         needs=(sections.databases, sections.waits),
         find=_storm,
         before=("client.think",),
     ),
-    Rule(id="pool.queue", page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),
-    Rule(
+    FindingRule(id="pool.queue", page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),
+    FindingRule(
         id="client.thread",
         page="7",
         needs=(sections.bench, sections.processes),
         find=_thread,
         sure_of_cpu=True,
     ),
-    Rule(id="client.think", page="3", needs=(sections.bench, sections.waits), find=_think),
-    Rule(id="net.rtt", page="2", needs=(sections.bench, sections.waits), find=_rtt),
-    Rule(id="net.full", page="7", needs=(sections.waits,), find=_net_full),
-    Rule(id="net.loss", kind=FindingKind.NOTE, page="7", needs=(sections.network,), find=_loss),
+    FindingRule(id="client.think", page="3", needs=(sections.bench, sections.waits), find=_think),
+    FindingRule(id="net.rtt", page="2", needs=(sections.bench, sections.waits), find=_rtt),
+    FindingRule(id="net.full", page="7", needs=(sections.waits,), find=_net_full),
+    FindingRule(id="net.loss", kind=FindingKind.NOTE, page="7", needs=(sections.network,), find=_loss),
 )

@@ -8,7 +8,7 @@ from pgtop_tune.base.units import number, with_ms
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms
 from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule, evidence
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence
 from pgtop_tune.diagnosis.rules.client import turn_owner
 from pgtop_tune.diagnosis.rules.statements import TIME, statement_clause
 from pgtop_tune.metrics import host, host_details, host_places, sections
@@ -242,7 +242,7 @@ def _kernel(facts: Facts) -> Hit | None:
 
 _NEEDS: Final = (sections.cpu, sections.processes, sections.waits)
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="cpu.quota",
         page="7",
         needs=(sections.cgroup, *_NEEDS),
@@ -250,18 +250,20 @@ RULES: Final = (
         before=("cpu.server", "cpu.others"),
         sure_of_cpu=True,
     ),
-    Rule(id="cpu.server", page="7", needs=_NEEDS, find=_server, sure_of_cpu=True),
-    Rule(id="cpu.full", page="7", needs=_NEEDS, find=_full, sure_of_cpu=True),
-    Rule(
+    FindingRule(id="cpu.server", page="7", needs=_NEEDS, find=_server, sure_of_cpu=True),
+    FindingRule(id="cpu.full", page="7", needs=_NEEDS, find=_full, sure_of_cpu=True),
+    FindingRule(
         id="cpu.pgbench",
         page="7",
         needs=(*_NEEDS, sections.bench),
         find=_pgbench,
         sure_of_cpu=True,
     ),
-    Rule(id="cpu.others", page="7", needs=_NEEDS, find=_others, sure_of_cpu=True),
-    Rule(id="cpu.steal", page="7", needs=(sections.cpu,), find=_steal, sure_of_cpu=True),
-    Rule(id="cpu.one", page="7", needs=(sections.cpu,), find=_one, sure_of_cpu=True),
-    Rule(id="cpu.freq", page="7", needs=(sections.frequency,), find=_freq, sure_of_cpu=True),
-    Rule(id="cpu.kernel", kind=FindingKind.NOTE, page="7", needs=(sections.cpu,), find=_kernel, sure_of_cpu=True),
+    FindingRule(id="cpu.others", page="7", needs=_NEEDS, find=_others, sure_of_cpu=True),
+    FindingRule(id="cpu.steal", page="7", needs=(sections.cpu,), find=_steal, sure_of_cpu=True),
+    FindingRule(id="cpu.one", page="7", needs=(sections.cpu,), find=_one, sure_of_cpu=True),
+    FindingRule(id="cpu.freq", page="7", needs=(sections.frequency,), find=_freq, sure_of_cpu=True),
+    FindingRule(
+        id="cpu.kernel", kind=FindingKind.NOTE, page="7", needs=(sections.cpu,), find=_kernel, sure_of_cpu=True
+    ),
 )

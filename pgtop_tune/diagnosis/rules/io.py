@@ -9,7 +9,7 @@ from pgtop_tune.base.units import count, size, with_ms
 from pgtop_tune.diagnosis.chains import read_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import LEAST, Hit, Rule, evidence, short_name, waiting
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, short_name, waiting
 from pgtop_tune.diagnosis.rules.statements import statement_clause
 from pgtop_tune.metrics import host, host_places, io, sections, server
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
@@ -334,7 +334,7 @@ def _numa(facts: Facts) -> Hit | None:
 
 
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="io.cap",
         page="7",
         needs=(sections.disks, sections.waits),
@@ -349,28 +349,28 @@ RULES: Final = (
             "io.extend",
         ),
     ),
-    Rule(id="io.read.disk", page="6", needs=_WAITS, find=_read_disk, before=("lw.mapping",)),
-    Rule(
+    FindingRule(id="io.read.disk", page="6", needs=_WAITS, find=_read_disk, before=("lw.mapping",)),
+    FindingRule(
         id="io.read.cache", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.processes), find=_read_cache
     ),
-    Rule(
+    FindingRule(
         id="io.dirty",
         page="7",
         needs=(sections.memory, sections.waits),
         find=_dirty,
         before=("io.write",),
     ),
-    Rule(id="io.write", page="6", needs=_WAITS, find=_write),
-    Rule(
+    FindingRule(id="io.write", page="6", needs=_WAITS, find=_write),
+    FindingRule(
         id="io.syncqueue",
         page="6",
         needs=(sections.checkpoints, sections.waits),
         find=_sync_queue,
     ),
-    Rule(id="io.temp", page="8", needs=(sections.database, sections.waits), find=_temp),
-    Rule(id="io.extend", page="6", needs=_WAITS, find=_extend),
-    Rule(id="mem.swap", page="7", needs=(sections.memory, sections.pressure), find=_swap),
-    Rule(id="mem.group", page="7", needs=(sections.cgroup,), find=_group),
-    Rule(id="mem.pages", kind=FindingKind.NOTE, page="7", needs=(sections.memory,), find=_pages),
-    Rule(id="mem.numa", kind=FindingKind.NOTE, page="7", needs=(sections.numa,), find=_numa),
+    FindingRule(id="io.temp", page="8", needs=(sections.database, sections.waits), find=_temp),
+    FindingRule(id="io.extend", page="6", needs=_WAITS, find=_extend),
+    FindingRule(id="mem.swap", page="7", needs=(sections.memory, sections.pressure), find=_swap),
+    FindingRule(id="mem.group", page="7", needs=(sections.cgroup,), find=_group),
+    FindingRule(id="mem.pages", kind=FindingKind.NOTE, page="7", needs=(sections.memory,), find=_pages),
+    FindingRule(id="mem.numa", kind=FindingKind.NOTE, page="7", needs=(sections.numa,), find=_numa),
 )

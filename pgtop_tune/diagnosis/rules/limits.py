@@ -9,7 +9,7 @@ from typing import Final
 from pgtop_tune.base.units import count, duration, size
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, short_name
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
 from pgtop_tune.metrics import host, host_places, io, sections
 from pgtop_tune.metrics.connections import groups, limits
 from pgtop_tune.metrics.replication import SlotState, slot_states
@@ -213,15 +213,15 @@ def _endangers(state: SlotState, max_wal_size_mb: float | None) -> bool:
 
 
 RULES: Final = (
-    Rule(id="full.disk", kind=FindingKind.LIMIT, page="7", needs=(sections.file_systems,), find=_disk),
-    Rule(
+    FindingRule(id="full.disk", kind=FindingKind.LIMIT, page="7", needs=(sections.file_systems,), find=_disk),
+    FindingRule(
         id="full.connections",
         kind=FindingKind.LIMIT,
         page="2",
         needs=(sections.activity, sections.parameters),
         find=_connections,
     ),
-    Rule(
+    FindingRule(
         id="out.memory",
         kind=FindingKind.OUTAGE,
         page="7",
@@ -229,7 +229,7 @@ RULES: Final = (
         find=_kill,
         before=("out.load", "out.server", "out.stall"),
     ),
-    Rule(id="full.memory", kind=FindingKind.LIMIT, page="7", needs=(sections.memory,), find=_memory),
-    Rule(id="full.xid", kind=FindingKind.LIMIT, page="8", needs=(sections.database_limits,), find=_xid),
-    Rule(id="full.slot", kind=FindingKind.LIMIT, page="9", needs=(sections.slots,), find=_slot),
+    FindingRule(id="full.memory", kind=FindingKind.LIMIT, page="7", needs=(sections.memory,), find=_memory),
+    FindingRule(id="full.xid", kind=FindingKind.LIMIT, page="8", needs=(sections.database_limits,), find=_xid),
+    FindingRule(id="full.slot", kind=FindingKind.LIMIT, page="9", needs=(sections.slots,), find=_slot),
 )

@@ -9,7 +9,16 @@ from pgtop_tune.base.units import duration, with_ms
 from pgtop_tune.diagnosis.chains import handed_to_wal_ms, roots_flushing, row_ms
 from pgtop_tune.diagnosis.facts import JAM_IDLE_S, JAM_LOOKS, Facts, RootLook
 from pgtop_tune.diagnosis.finding import ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, plural, root_advice, root_next_step, root_words, short_name
+from pgtop_tune.diagnosis.rule import (
+    FindingRule,
+    Hit,
+    evidence,
+    plural,
+    root_advice,
+    root_next_step,
+    root_words,
+    short_name,
+)
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.waits import LockWait
 
@@ -170,26 +179,26 @@ def _does(looks: list[RootLook], facts: Facts) -> str:
 
 
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="lock.jam",
         page="4",
         needs=(sections.activity,),
         find=_jam,
         before=("lock.table", "lock.row", "lock.dead"),
     ),
-    Rule(
+    FindingRule(
         id="lock.dead",
         page="4",
         needs=(sections.database, sections.waits),
         find=_dead,
         before=("lock.table", "lock.row"),
     ),
-    Rule(
+    FindingRule(
         id="lock.table",
         page="4",
         needs=(sections.activity, sections.waits),
         find=_table,
         before=("lock.row",),
     ),
-    Rule(id="lock.row", page="4", needs=(sections.activity, sections.waits), find=_row),
+    FindingRule(id="lock.row", page="4", needs=(sections.activity, sections.waits), find=_row),
 )

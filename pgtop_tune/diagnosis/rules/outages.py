@@ -9,7 +9,16 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import duration
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, plural, root_advice, root_next_step, root_words, short_name
+from pgtop_tune.diagnosis.rule import (
+    FindingRule,
+    Hit,
+    evidence,
+    plural,
+    root_advice,
+    root_next_step,
+    root_words,
+    short_name,
+)
 from pgtop_tune.diagnosis.rules.locks import queue_words
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import MISSED_TICKS
@@ -156,8 +165,8 @@ def _load(facts: Facts) -> Hit | None:
 
 
 RULES: Final = (
-    Rule(id="out.load", kind=FindingKind.OUTAGE, page="1", needs=(sections.bench,), find=_load),
-    Rule(
+    FindingRule(id="out.load", kind=FindingKind.OUTAGE, page="1", needs=(sections.bench,), find=_load),
+    FindingRule(
         id="out.server",
         kind=FindingKind.OUTAGE,
         page="7",
@@ -165,7 +174,7 @@ RULES: Final = (
         find=_server,
         before=("out.load", "out.stall"),
     ),
-    Rule(
+    FindingRule(
         id="out.syncrep",
         kind=FindingKind.OUTAGE,
         page="9",
@@ -173,7 +182,7 @@ RULES: Final = (
         find=_syncrep,
         before=("out.stall",),
     ),
-    Rule(
+    FindingRule(
         id="out.stall",
         kind=FindingKind.OUTAGE,
         page="4",

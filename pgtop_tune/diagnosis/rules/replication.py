@@ -8,7 +8,7 @@ from typing import Final
 from pgtop_tune.base.units import duration, size, with_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, short_name
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import is_cut_off, receiver_lag
 from pgtop_tune.metrics.server import setting
@@ -116,7 +116,7 @@ def _cut_off(facts: Facts) -> Hit | None:
 
 
 _LATENCY_RULES: Final = tuple(
-    Rule(
+    FindingRule(
         id=rule,
         page="9",
         needs=(sections.waits, sections.replication),
@@ -126,8 +126,8 @@ _LATENCY_RULES: Final = tuple(
     for rule, part, advice in _PARTS
 )
 RULES: Final = (
-    Rule(id="standby.paused", kind=FindingKind.LIMIT, page="9", needs=(sections.replication,), find=_paused),
-    Rule(
+    FindingRule(id="standby.paused", kind=FindingKind.LIMIT, page="9", needs=(sections.replication,), find=_paused),
+    FindingRule(
         id="standby.alone",
         kind=FindingKind.LIMIT,
         page="9",

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pgtop_tune.base.units import count
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms, read_ms
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, short_name
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.statements import StatementRate, statement_rates
 from pgtop_tune.metrics.vacuum import table_rates
@@ -104,7 +104,7 @@ def _scan(facts: Facts) -> Hit | None:
 
 
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="stmt.scan",
         page="5",
         needs=(sections.statement_counters, sections.relations, sections.waits),

@@ -8,7 +8,7 @@ from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.chains import manager_is_of_rows
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, plural, waiting
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, plural, waiting
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.io import slru_rates
 
@@ -120,10 +120,10 @@ def _multixacts(facts: Facts) -> Hit | None:
 
 _NEEDS: Final = (sections.waits,)
 RULES: Final = (
-    Rule(id="lw.locks", page="3", needs=_NEEDS, find=_locks),
-    Rule(id="lw.mapping", page="3", needs=_NEEDS, find=_mapping),
-    Rule(id="lw.page", page="3", needs=_NEEDS, find=_page),
-    Rule(id="lw.snapshot", page="3", needs=_NEEDS, find=_snapshot),
-    Rule(id="slru.sub", page="6", needs=_NEEDS, find=_subtransactions, least=0.05),
-    Rule(id="slru.multi", page="6", needs=_NEEDS, find=_multixacts, least=0.05),
+    FindingRule(id="lw.locks", page="3", needs=_NEEDS, find=_locks),
+    FindingRule(id="lw.mapping", page="3", needs=_NEEDS, find=_mapping),
+    FindingRule(id="lw.page", page="3", needs=_NEEDS, find=_page),
+    FindingRule(id="lw.snapshot", page="3", needs=_NEEDS, find=_snapshot),
+    FindingRule(id="slru.sub", page="6", needs=_NEEDS, find=_subtransactions, least=0.05),
+    FindingRule(id="slru.multi", page="6", needs=_NEEDS, find=_multixacts, least=0.05),
 )

@@ -7,7 +7,7 @@ from typing import Final
 from pgtop_tune.base.units import count, duration
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice, SessionAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, short_name
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
 from pgtop_tune.metrics import own_cost, sections
 from pgtop_tune.metrics.horizon import holders
 from pgtop_tune.metrics.io import io_rates
@@ -130,11 +130,11 @@ def _own(facts: Facts) -> Hit | None:
 
 
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="vac.horizon", kind=FindingKind.NOTE, page="9", needs=(sections.horizon, sections.relations), find=_horizon
     ),
-    Rule(id="vac.slow", kind=FindingKind.NOTE, page="8", needs=(sections.relations, sections.waits), find=_slow),
-    Rule(id="vac.load", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.waits), find=_load),
-    Rule(id="upd.cold", kind=FindingKind.NOTE, page="8", needs=(sections.relations,), find=_cold),
-    Rule(id="own.cost", kind=FindingKind.NOTE, page="7", needs=(sections.footprint,), find=_own),
+    FindingRule(id="vac.slow", kind=FindingKind.NOTE, page="8", needs=(sections.relations, sections.waits), find=_slow),
+    FindingRule(id="vac.load", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.waits), find=_load),
+    FindingRule(id="upd.cold", kind=FindingKind.NOTE, page="8", needs=(sections.relations,), find=_cold),
+    FindingRule(id="own.cost", kind=FindingKind.NOTE, page="7", needs=(sections.footprint,), find=_own),
 )

@@ -20,7 +20,7 @@ from pgtop_tune.diagnosis.chains import (
 )
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule, evidence, short_name
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
 from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server, wal_device
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
@@ -315,7 +315,7 @@ def _sync(facts: Facts) -> Hit | None:
 
 
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="wal.buffers",
         page="6",
         needs=(sections.waits, sections.wal),
@@ -323,42 +323,44 @@ RULES: Final = (
         least=0.05,
         before=("wal.volume", "wal.flush"),
     ),
-    Rule(
+    FindingRule(
         id="wal.flush",
         page="6",
         needs=(sections.waits, sections.wal),
         find=_flush,
     ),
-    Rule(
+    FindingRule(
         id="wal.delay",
         page="6",
         needs=(sections.waits, sections.parameters),
         find=_delay,
         before=("wal.flush", "wal.volume", "cpu.others", "cpu.full"),
     ),
-    Rule(
+    FindingRule(
         id="wal.volume",
         page="6",
         needs=(sections.waits, sections.wal),
         find=_volume,
         before=("wal.flush",),
     ),
-    Rule(id="wal.archive", kind=FindingKind.NOTE, page="6", needs=(sections.archiver, sections.wal), find=_archive),
-    Rule(
+    FindingRule(
+        id="wal.archive", kind=FindingKind.NOTE, page="6", needs=(sections.archiver, sections.wal), find=_archive
+    ),
+    FindingRule(
         id="ckpt.often",
         page="6",
         needs=(sections.checkpoints, sections.parameters, sections.wal),
         find=_often,
         before=("wal.fpi", "wal.volume", "wal.flush", "io.cap"),
     ),
-    Rule(
+    FindingRule(
         id="ckpt.sync",
         page="6",
         needs=(sections.waits, sections.bench),
         find=_sync,
         before=("wal.flush", "wal.volume", "lock.row"),
     ),
-    Rule(
+    FindingRule(
         id="wal.fpi",
         page="6",
         needs=(sections.wal, sections.waits),

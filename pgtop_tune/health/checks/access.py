@@ -13,7 +13,7 @@ from pgtop_tune.base.sql_quoting import Sql, composed, identifier, joined, unmis
 from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.access_rules import is_loopback, mapped_logins, may_be_first_for, needs_no_proof, reachable_rules
-from pgtop_tune.health.bounds import Bound, bounded
+from pgtop_tune.health.bounds import BadValue, bounded
 from pgtop_tune.health.check import (
     Check,
     Evidence,
@@ -27,9 +27,9 @@ from pgtop_tune.health.check import (
     about_several,
 )
 from pgtop_tune.health.checks.security import mapped_finding
-from pgtop_tune.health.conditions import Condition, conditions
+from pgtop_tune.health.conditions import ConditionKind, conditions
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
+from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import (
     CERTIFICATE,
@@ -71,7 +71,7 @@ def _defaults(row: CatalogueCondition) -> tuple[Sql, Sql]:
     return schema, composed("{rights} ON {of}", rights=_rights_in(rights), of=of)
 
 
-_WRITES: Final = Condition(
+_WRITES: Final = ConditionKind(
     kind="public writes",
     one="table may be changed by every role",
     several="tables may be changed by every role",
@@ -90,7 +90,7 @@ _READS: Final = replace(
     so="each login that reaches the schema sees their rows",
     severity=Severity.INFO,
 )
-_BY_DEFAULT: Final = Condition(
+_BY_DEFAULT: Final = ConditionKind(
     kind="public by default",
     one="default of a role opens new objects to every role",
     several="defaults of roles open new objects to every role",
@@ -103,7 +103,7 @@ _BY_DEFAULT: Final = Condition(
     remark="for new objects; those there are keep their rights",
     named=lambda row: f"{row.name[0]}{f' in {row.part}' if row.part else ''}: {row.detail}",
 )
-_CREATES: Final = Condition(
+_CREATES: Final = ConditionKind(
     kind="public creates schemas",
     one="every role may make schemas",
     several="",
@@ -114,7 +114,7 @@ _CREATES: Final = Condition(
     locks=False,
     remark="after granting it to the roles that need it",
 )
-_MAPPING: Final = Condition(
+_MAPPING: Final = ConditionKind(
     kind="public mapping",
     one="foreign server has a password for every role",
     several="foreign servers have a password for every role",
@@ -145,19 +145,19 @@ def _allows_weak_ciphers(parameters: Parameters, row: Parameter) -> bool:
 
 
 _TLS: Final = (
-    Bound(
+    BadValue(
         "ssl_min_protocol_version",
         "TLSv1.2",
         "versions of TLS are let in whose encryption is broken",
         texts=("", "TLSv1", "TLSv1.1"),
     ),
-    Bound(
+    BadValue(
         "ssl_max_protocol_version",
         "",
         "only versions of TLS are let in whose encryption is broken",
         texts=("TLSv1", "TLSv1.1"),
     ),
-    Bound(
+    BadValue(
         "ssl_ciphers",
         "HIGH:MEDIUM:+3DES:!aNULL",
         "ciphers are let in that are broken, or that do not encrypt",
@@ -186,7 +186,7 @@ def _certificate(facts: CheckFacts, limits: Limits) -> Findings:
             evidence=(
                 Evidence(f"{certificate.file}: valid until {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "notAfter"),
             ),
-            fix=words("Put a new certificate into that file, then SELECT pg_reload_conf();"),
+            fix=by_hand("Put a new certificate into that file, then SELECT pg_reload_conf();"),
             subject="certificate",
         )
 
@@ -223,7 +223,7 @@ def _grantee(row: CatalogueCondition) -> tuple[Sql, Sql]:
     return Sql(unmistakable(row.part)), identifier(row.detail) if row.detail else Sql("PUBLIC")
 
 
-_HASHES: Final = Condition(
+_HASHES: Final = ConditionKind(
     kind="password hashes",
     one="right to read the hashes of passwords is with a role that is no superuser",
     several="rights to read the hashes of passwords are with roles that are no superusers",
@@ -236,7 +236,7 @@ _HASHES: Final = Condition(
     remark="a pooler needs only a SECURITY DEFINER function that returns the hash of one role",
     named=lambda row: f"{row.name[1]} to {row.detail or 'PUBLIC'}",
 )
-_FILES: Final = Condition(
+_FILES: Final = ConditionKind(
     kind="file functions",
     one="function for the server's files is open to a role that is no superuser",
     several="functions for the server's files are open to roles that are no superusers",
@@ -358,7 +358,7 @@ def _md5_lines(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.INFO,
             says=f"{_lines(rules)} {'asks' if len(rules) == 1 else 'ask'} for md5: passwords kept as MD5 get in too",
             evidence=(Evidence(_listed(rules), "pg_hba_file_rules.auth_method"),),
-            fix=words(
+            fix=by_hand(
                 "Replace md5 by scram-sha-256 once SEC-02 finds no role, then SELECT pg_reload_conf();",
                 "Restore md5, and SELECT pg_reload_conf();",
             ),
@@ -382,7 +382,7 @@ def _trust_on_machine(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"{_lines(rules)} {'trusts' if len(rules) == 1 else 'trust'} this machine: each of its accounts and "
             f"programs may log in as {whom}",
             evidence=(Evidence(_listed(rules), "pg_hba_file_rules.auth_method, address"),),
-            fix=words(
+            fix=by_hand(
                 "Replace trust by peer in local lines, by scram-sha-256 in others, then SELECT pg_reload_conf();",
                 "Restore trust, and SELECT pg_reload_conf();",
             ),

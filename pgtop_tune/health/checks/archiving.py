@@ -21,9 +21,9 @@ from pgtop_tune.health.check import (
     Unknown,
 )
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS, CONFIGURED
-from pgtop_tune.health.rules import ON_STANDBY, now_ms, on_standby, setting
+from pgtop_tune.health.rules import ON_STANDBY, as_shown, now_ms, on_standby
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backups import BackupCatalogue, ToolBackup
 from pgtop_tune.model.postgres import Parameter
@@ -103,7 +103,7 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says="wal_level is minimal: the server supports no archive, no base backup and no standby",
-            evidence=(setting(facts, "wal_level"),),
+            evidence=(as_shown(facts, "wal_level"),),
             fix=set_parameter(parameters.row("wal_level"), "replica"),
             subject="wal_level",
         )
@@ -111,7 +111,7 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says="archive_mode is off: the data can only be restored to the time of a backup",
-            evidence=(setting(facts, "archive_mode", "wal_level"),),
+            evidence=(as_shown(facts, "archive_mode", "wal_level"),),
             fix=_archive_mode(parameters),
             subject="archive_mode",
         )
@@ -120,24 +120,24 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.HIGH,
             says="archive_command and archive_library are both set: the archiver ends with an error, and WAL "
             "accumulates until the disk is full",
-            evidence=(setting(facts, *_archivers(parameters)),),
-            fix=words("Empty one of the two, then SELECT pg_reload_conf();"),
+            evidence=(as_shown(facts, *_archivers(parameters)),),
+            fix=by_hand("Empty one of the two, then SELECT pg_reload_conf();"),
             subject="archive_library",
         )
     elif _is_library_without_place(facts, parameters):
         yield Finding(
             severity=Severity.HIGH,
             says=f"archive_library is basic_archive, and {_PLACE} is empty: WAL accumulates until the disk is full",
-            evidence=(setting(facts, "archive_library"), Evidence(f"no {_PLACE}", CONFIGURED.source)),
-            fix=words(f"Set {_PLACE} to a directory, then SELECT pg_reload_conf();"),
+            evidence=(as_shown(facts, "archive_library"), Evidence(f"no {_PLACE}", CONFIGURED.source)),
+            fix=by_hand(f"Set {_PLACE} to a directory, then SELECT pg_reload_conf();"),
             subject="archive_library",
         )
     elif not _archivers(parameters):
         yield Finding(
             severity=Severity.HIGH,
             says="archive_mode is on without an archiver: WAL accumulates until the disk is full",
-            evidence=(setting(facts, "archive_mode", "archive_command"),),
-            fix=words("Set archive_command or archive_library; until then every segment stays in pg_wal."),
+            evidence=(as_shown(facts, "archive_mode", "archive_command"),),
+            fix=by_hand("Set archive_command or archive_library; until then every segment stays in pg_wal."),
             subject="archive_command",
         )
 
@@ -156,7 +156,7 @@ def _archive_mode(parameters: needs.Parameters) -> Fix:
     """Return the fix for archive_mode; words where no command is set, since every segment would then stay in pg_wal."""
     if _archivers(parameters):
         return set_parameter(parameters.row("archive_mode"), "on")
-    return words("Set archive_command or archive_library first, then archive_mode=on and restart.")
+    return by_hand("Set archive_command or archive_library first, then archive_mode=on and restart.")
 
 
 def _archivers(parameters: needs.Parameters) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ def _failing(facts: CheckFacts, limits: Limits) -> Findings:
             Evidence(f"{archiver.failed_count} failures, last {archiver.last_failed_wal}", f"{_ARCHIVER}.failed_count"),
             Evidence(f"last archived {archiver.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
         ),
-        fix=words("Run archive_command yourself as the server's account; the server's log has its messages."),
+        fix=by_hand("Run archive_command yourself as the server's account; the server's log has its messages."),
     )
 
 
@@ -197,7 +197,7 @@ def _queue(facts: CheckFacts, limits: Limits) -> Findings:
                 severity=Severity.HIGH if waits_s >= limits["high"] else Severity.WARNING,
                 says=f"{queue.waiting} segments wait for the archive, the oldest for {duration(waits_s)}",
                 evidence=(Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
-                fix=words(
+                fix=by_hand(
                     "Make archive_command faster (run it in parallel, or compress less), or the connection to the "
                     "archive."
                 ),
@@ -218,8 +218,8 @@ def _archive_command(facts: CheckFacts, limits: Limits) -> Findings:
     yield Finding(
         severity=severity,
         says=f"archive_command {row.setting!r} {fault}",
-        evidence=(setting(facts, "archive_mode", "archive_command"),),
-        fix=words(do, "Set the former archive_command, and SELECT pg_reload_conf();"),
+        evidence=(as_shown(facts, "archive_mode", "archive_command"),),
+        fix=by_hand(do, "Set the former archive_command, and SELECT pg_reload_conf();"),
         confidence=Confidence.HIGH if severity is Severity.HIGH else Confidence.LOW,
         subject="archive_command",
     )
@@ -307,8 +307,8 @@ def _commands(facts: CheckFacts, limits: Limits) -> Findings:
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"{name} {row.setting!r} lacks {' and '.join(lacking)}: {so}",
-                evidence=(setting(facts, name),),
-                fix=words(
+                evidence=(as_shown(facts, name),),
+                fix=by_hand(
                     f"Name {' and '.join(lacking)} in the command, then SELECT pg_reload_conf();",
                     f"Set the former {name}, and SELECT pg_reload_conf();",
                 ),
@@ -337,7 +337,7 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
             "the machine",
             evidence=(
                 Evidence(f"last archived {archiver.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
-                setting(facts, "archive_timeout"),
+                as_shown(facts, "archive_timeout"),
             ),
             fix=_timeout(timeout, parameters),
             subject="age",
@@ -346,7 +346,7 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says=f"archive_timeout is {timeout.shown}: each time a whole segment is archived, full or not",
-            evidence=(setting(facts, "archive_timeout"),),
+            evidence=(as_shown(facts, "archive_timeout"),),
             fix=set_parameter(timeout, _EVERY),
             subject="archive_timeout",
         )
@@ -354,7 +354,7 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.INFO,
             says="archive_timeout is 0: a quiet server archives its last commits when 16 MB are full, hours later",
-            evidence=(setting(facts, "archive_timeout"),),
+            evidence=(as_shown(facts, "archive_timeout"),),
             fix=_timeout(timeout, parameters),
             subject="archive_timeout",
         )
@@ -363,7 +363,7 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
 def _timeout(row: Parameter, parameters: needs.Parameters) -> Fix:
     if parameters.number("archive_timeout") == 0:
         return set_parameter(row, _EVERY)
-    return words("SELECT pg_switch_wal(), then see whether archive_command runs: pg_stat_archiver, the server's log.")
+    return by_hand("SELECT pg_switch_wal(), then see whether archive_command runs: pg_stat_archiver, the server's log.")
 
 
 def _end_of(segment: str | None, segment_bytes: int) -> int | None:
@@ -395,7 +395,7 @@ def _backups(facts: CheckFacts, limits: Limits) -> Findings:
                 severity=Severity.HIGH if age_s > limits["high"] * _DAY_S else Severity.WARNING,
                 says=f"the last base backup ended {duration(age_s)} ago: a restore replays all WAL since",
                 evidence=(Evidence(f"{age_s:.0f} s", "pg_ls_waldir().modification of *.backup"),),
-                fix=words("Take a base backup (pg_basebackup, or the tool in use), and find out why none was taken."),
+                fix=by_hand("Take a base backup (pg_basebackup, or the tool in use), and find out why none was taken."),
                 subject="backup",
             )
 
@@ -410,7 +410,7 @@ def _catalogues(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.INFO,
             says="no backup tool is found on this machine: nothing here tells when the last base backup was taken",
             evidence=(Evidence(f"looked for {_TOOLS}", "PATH"),),
-            fix=words("Where another machine takes the backups, its tool tells; else take backups with one of them."),
+            fix=by_hand("Where another machine takes the backups, its tool tells; else take backups with one of them."),
             subject="tools",
         )
         return
@@ -443,7 +443,7 @@ def _none(facts: CheckFacts, installed: tuple[str, ...]) -> Finding:
         severity=Severity.HIGH,
         says=f"{' and '.join(installed)} {'has' if len(installed) == 1 else 'have'} no backup of this server",
         evidence=(Evidence(f"no system identifier {identifier}", "the tool's catalogue"),),
-        fix=words("Configure the tool for this server, and take a full backup."),
+        fix=by_hand("Configure the tool for this server, and take a full backup."),
         subject="none",
     )
 
@@ -458,7 +458,7 @@ def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Fi
             severity=Severity.HIGH,
             says=f"{called}: the newest backup, {newest.label}, is no good: {newest.failed}",
             evidence=(Evidence(f"{newest.label}: {newest.failed}", f"catalogue of {catalogue.tool}"),),
-            fix=words("The tool's log has the cause; take a full backup."),
+            fix=by_hand("The tool's log has the cause; take a full backup."),
             subject=f"{called} failed",
         )
     if not good:
@@ -466,7 +466,7 @@ def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Fi
             severity=Severity.HIGH,
             says=f"{called}: there is no full backup that ended well",
             evidence=(Evidence(f"{len(catalogue.backups)} backups", f"catalogue of {catalogue.tool}"),),
-            fix=words("Take a full backup."),
+            fix=by_hand("Take a full backup."),
             subject=called,
         )
         return
@@ -477,7 +477,7 @@ def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Fi
             severity=Severity.HIGH if age_s > limits["high"] * _DAY_S else Severity.WARNING,
             says=f"{called}: the last full backup, {last.label}, ended {duration(age_s)} ago",
             evidence=(Evidence(f"{last.label}, {age_s:.0f} s ago", f"catalogue of {catalogue.tool}"),),
-            fix=words("Take a full backup, and find out why none was taken."),
+            fix=by_hand("Take a full backup, and find out why none was taken."),
             subject=called,
         )
 

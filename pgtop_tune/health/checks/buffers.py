@@ -11,8 +11,8 @@ from pgtop_tune.base.units import count
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.rules import counted, counted_s, setting, too_young
+from pgtop_tune.health.fixes import by_hand, set_parameter
+from pgtop_tune.health.rules import as_shown, counted, counted_s, too_young
 from pgtop_tune.model.absence import Unavailable
 
 _GROUP: Final = "background writer"
@@ -93,7 +93,7 @@ def _by_backends(facts: CheckFacts, limits: Limits) -> Findings:
         evidence=(
             Evidence(f"{count(writers.backends)} a second by backends", writers.source),
             Evidence(f"{count(writers.cleaned)} a second by the background writer", f"{_VIEW}.buffers_clean"),
-            setting(facts, "bgwriter_delay", "bgwriter_lru_maxpages", "bgwriter_lru_multiplier"),
+            as_shown(facts, "bgwriter_delay", "bgwriter_lru_maxpages", "bgwriter_lru_multiplier"),
             counted(seconds, _RESET),
         ),
         fix=set_parameter(parameters.row("bgwriter_lru_maxpages"), str(max(4 * pages, 400))),
@@ -108,7 +108,7 @@ def _halted(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says="bgwriter_lru_maxpages is 0: the background writer cleans nothing, backends do it while they work",
-            evidence=(setting(facts, "bgwriter_lru_maxpages"),),
+            evidence=(as_shown(facts, "bgwriter_lru_maxpages"),),
             fix=set_parameter(parameters.row("bgwriter_lru_maxpages"), "100"),
             subject="off",
         )
@@ -127,7 +127,7 @@ def _halted(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"the background writer stopped at bgwriter_lru_maxpages in {share:.0f} % of its rounds",
             evidence=(
                 Evidence(f"{checkpoints.maxwritten_clean} times in {rounds:.0f} rounds", f"{_VIEW}.maxwritten_clean"),
-                setting(facts, "bgwriter_lru_maxpages", "bgwriter_delay"),
+                as_shown(facts, "bgwriter_lru_maxpages", "bgwriter_delay"),
                 counted(seconds, _RESET),
             ),
             fix=set_parameter(parameters.row("bgwriter_lru_maxpages"), str(better)),
@@ -154,7 +154,7 @@ def _fsyncs(facts: CheckFacts, limits: Limits) -> Findings:
                 Evidence(f"{checkpoints.backend_fsyncs} fsyncs by backends", source),
                 counted(seconds, "pg_stat_reset_shared('io')" if of_io else _RESET),
             ),
-            fix=words(
+            fix=by_hand(
                 "Give the checkpointer a larger queue (it grows with shared_buffers), or storage that syncs faster."
             ),
         )

@@ -7,7 +7,7 @@ from typing import Final
 from pgtop_tune.advice.rules.wal import FULL_PER_S, needed_max_wal_bytes
 from pgtop_tune.base.units import MB, about, count
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded, thresholds
+from pgtop_tune.health.bounds import BadValue, bounded, thresholds
 from pgtop_tune.health.check import (
     Check,
     Confidence,
@@ -21,15 +21,15 @@ from pgtop_tune.health.check import (
     Unknown,
 )
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
+from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.rules import (
     SHORTEST_S,
     advice_facts,
     advised,
+    as_shown,
     counted,
     counted_s,
     on_standby,
-    setting,
     too_young,
 )
 from pgtop_tune.model.absence import Unavailable
@@ -99,7 +99,7 @@ def _requested(facts: CheckFacts, limits: Limits) -> Findings:
                 _view(facts, "requested"),
             ),
             Evidence(f"{checkpoints.timed} timed", _view(facts, "timed")),
-            setting(facts, "max_wal_size", "checkpoint_timeout"),
+            as_shown(facts, "max_wal_size", "checkpoint_timeout"),
             counted(seconds, _reset(facts)),
         ),
         fix=_more_volume(facts),
@@ -129,7 +129,7 @@ def _interval(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"a checkpoint every {every_s:.0f} s, checkpoint_timeout is {timeout_s:.0f} s",
             evidence=(
                 Evidence(f"{count} checkpoints, {every_s:.0f} s each", _counter(facts, checkpoints)),
-                setting(facts, "checkpoint_timeout", "max_wal_size"),
+                as_shown(facts, "checkpoint_timeout", "max_wal_size"),
                 counted(seconds, _reset(facts)),
             ),
             fix=advised(facts, "checkpoint_timeout") if timeout_s < 300 else _more_volume(facts),
@@ -146,7 +146,7 @@ def _more_volume(facts: CheckFacts) -> Fix:
     fix = advised(facts, "max_wal_size")
     if fix.parameter is not None:
         return fix
-    return words(f"{fix.do} Measure under load: `pgtop-tune advise --group checkpoints --seconds 60`.")
+    return by_hand(f"{fix.do} Measure under load: `pgtop-tune advise --group checkpoints --seconds 60`.")
 
 
 def _target(facts: CheckFacts, limits: Limits) -> Findings:
@@ -162,7 +162,7 @@ def _target(facts: CheckFacts, limits: Limits) -> Findings:
     yield Finding(
         severity=Severity.WARNING,
         says=f"checkpoint_completion_target is {target:g}: {consequence}",
-        evidence=(setting(facts, "checkpoint_completion_target"),),
+        evidence=(as_shown(facts, "checkpoint_completion_target"),),
         fix=advised(facts, "checkpoint_completion_target"),
     )
 
@@ -181,7 +181,7 @@ def _volume(facts: CheckFacts, limits: Limits) -> Findings:
             f"{about(measured.wal_bytes_per_s)}/s of WAL need {about(needed)}",
             evidence=(
                 Evidence(f"{about(measured.wal_bytes_per_s)}/s of WAL", measured.wal_rate_source),
-                setting(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
+                as_shown(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
                 Evidence(
                     f"{about(needed)} needed", "rate × checkpoint_timeout × (1 + checkpoint_completion_target) × 1.2"
                 ),
@@ -206,7 +206,7 @@ def _disk(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"max_wal_size and wal_keep_size may take {share:.0f} % of the {about(machine.wal_disk_bytes)} WAL "
             "disk",
             evidence=(
-                setting(facts, "max_wal_size", "wal_keep_size"),
+                as_shown(facts, "max_wal_size", "wal_keep_size"),
                 Evidence(f"{about(machine.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
             ),
             fix=advised(facts, max(sizes, key=sizes.__getitem__)),
@@ -230,7 +230,7 @@ def _buffers(facts: CheckFacts, limits: Limits) -> Findings:
             "WAL themselves",
             evidence=(
                 Evidence(f"{wal.wal_buffers_full} times in {seconds:.0f} s", "pg_stat_wal.wal_buffers_full"),
-                setting(facts, "wal_buffers"),
+                as_shown(facts, "wal_buffers"),
                 counted(seconds, "pg_stat_reset_shared('wal')"),
             ),
             fix=advised(facts, "wal_buffers"),
@@ -238,14 +238,14 @@ def _buffers(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 _SIZES: Final = (
-    Bound(
+    BadValue(
         "max_wal_size",
         "4GB",
         "under load, checkpoints follow each other without a pause",
         below=1024 * MB,
         unit="bytes",
     ),
-    Bound(
+    BadValue(
         "checkpoint_timeout",
         "15min",
         "after each checkpoint, every page is written whole into the WAL once",
@@ -253,7 +253,7 @@ _SIZES: Final = (
         unit="s",
         limit="checkpoint_timeout_low",
     ),
-    Bound(
+    BadValue(
         "checkpoint_timeout",
         "15min",
         "recovery after a crash replays the WAL since the last checkpoint",
@@ -264,23 +264,23 @@ _SIZES: Final = (
     ),
 )
 _WRITING: Final = (
-    Bound("wal_buffers", "-1", "backends write WAL themselves, before their commit", below=MB, unit="bytes"),
-    Bound("commit_delay", "0", "so many microseconds are added to commits of a busy server", above=1000),
-    Bound(
+    BadValue("wal_buffers", "-1", "backends write WAL themselves, before their commit", below=MB, unit="bytes"),
+    BadValue("commit_delay", "0", "so many microseconds are added to commits of a busy server", above=1000),
+    BadValue(
         "wal_writer_delay",
         "200ms",
         "with synchronous_commit = off, a crash loses the commits of up to three times as long",
         above=1,
         unit="s",
     ),
-    Bound(
+    BadValue(
         "wal_compression",
         "on",
         "full-page images fill WAL, archive and network uncompressed",
         texts=("off",),
         severity=Severity.INFO,
     ),
-    Bound(
+    BadValue(
         "wal_sync_method",
         "fdatasync",
         "each write of WAL waits for the disk by itself",

@@ -21,9 +21,9 @@ from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import QUOTED_LISTS, elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.configured import other_values, restart_facts, start_files, with_value
+from pgtop_tune.health.configured import other_values, restart_facts, row_with_value, start_files
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, set_parameters, words
+from pgtop_tune.health.fixes import by_hand, set_parameter, set_several
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import (
     CONFIGURED,
@@ -36,7 +36,7 @@ from pgtop_tune.health.questions import (
     FileError,
     StartFile,
 )
-from pgtop_tune.health.rules import Scoped, also_scoped, setting, shortened
+from pgtop_tune.health.rules import Scoped, also_scoped, as_shown, shortened
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter, newer_than_known
 
@@ -97,7 +97,7 @@ def _pending(facts: CheckFacts, limits: Limits) -> Findings:
             evidence=tuple(
                 Evidence(f"{row.name} is still {row.shown}", "pg_settings.pending_restart") for row in waiting[:_SHOWN]
             ),
-            fix=words("Restart the server, or undo the change in the file and reload."),
+            fix=by_hand("Restart the server, or undo the change in the file and reload."),
         )
 
 
@@ -127,14 +127,14 @@ def _files(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.CRITICAL if is_fatal else Severity.HIGH,
             says=f"{where}: {error.name or 'a line'} is not in force{so}: {error.error}",
             evidence=(Evidence(f"{where}: {error.error}", "pg_file_settings.error"),),
-            fix=words("Fix the line, then SELECT pg_reload_conf();"),
+            fix=by_hand("Fix the line, then SELECT pg_reload_conf();"),
             subject=where,
         )
 
 
 def _is_valid(row: Parameter, text: str) -> bool:
     """Return whether the server takes a value, as far as its range tells."""
-    setting = with_value(row, text, row.source).setting
+    setting = row_with_value(row, text, row.source).setting
     if row.vartype in ("integer", "real"):
         try:
             return float(row.min_val) <= float(setting) <= float(row.max_val)
@@ -152,7 +152,7 @@ def _hba(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.CRITICAL,
             says=f"the server cannot read {path}: it does not start again",
             evidence=(Evidence(str(answer).partition("; ")[0], HBA.source),),
-            fix=words(f"Give {path} to the server's account, and let it read it; then SELECT pg_reload_conf();"),
+            fix=by_hand(f"Give {path} to the server's account, and let it read it; then SELECT pg_reload_conf();"),
             subject=path,
         )
         return
@@ -162,7 +162,7 @@ def _hba(facts: CheckFacts, limits: Limits) -> Findings:
                 severity=Severity.CRITICAL,
                 says=f"{rule.place} is wrong: {rule.error}; until it is mended the server does not start again",
                 evidence=(Evidence(f"{rule.place}: {rule.error}", "pg_hba_file_rules.error"),),
-                fix=words("Fix the line and SELECT pg_reload_conf(); until then all rules stay as they were before."),
+                fix=by_hand("Fix the line and SELECT pg_reload_conf(); until then all rules stay as they were before."),
                 subject=rule.place,
             )
 
@@ -177,7 +177,7 @@ def _end_of_life(facts: CheckFacts, limits: Limits) -> Findings:
     evidence = (
         Evidence(f"PostgreSQL {major}, last release {release.last_release.isoformat()}", _source(shipped.as_of)),
     )
-    upgrade = words(f"Plan the upgrade to PostgreSQL {max(shipped.majors)} with pg_upgrade or logical replication.")
+    upgrade = by_hand(f"Plan the upgrade to PostgreSQL {max(shipped.majors)} with pg_upgrade or logical replication.")
     if left_days < 0:
         yield Finding(
             severity=Severity.WARNING,
@@ -208,7 +208,7 @@ def _minor(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.WARNING if behind >= limits["releases"] else Severity.INFO,
             says=f"PostgreSQL {major}.{running} is {behind} {plural} of fixes behind {major}.{release.newest_minor}",
             evidence=(Evidence(f"{major}.{release.newest_minor} is the newest", _source(shipped.as_of)),),
-            fix=words("Install the newest minor release and restart; the data stay as they are."),
+            fix=by_hand("Install the newest minor release and restart; the data stay as they are."),
         )
 
 
@@ -220,7 +220,7 @@ def _newer(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.INFO,
             says=sentence,
             evidence=(Evidence(f"server_version_num {version_num}", "pg_settings.setting"),),
-            fix=words(
+            fix=by_hand(
                 "Install a version of pgtop-tune that knows it; until then advice and checks follow the older one."
             ),
         )
@@ -245,7 +245,7 @@ def _statistics(facts: CheckFacts, limits: Limits) -> Findings:
             evidence=(
                 Evidence(f"{counted_s:.0f} s", "stats_reset of pg_stat_database, pg_stat_wal, pg_stat_bgwriter"),
             ),
-            fix=words("Check again after a day of typical load."),
+            fix=by_hand("Check again after a day of typical load."),
         )
 
 
@@ -265,7 +265,7 @@ def _tablespaces(facts: CheckFacts, limits: Limits) -> Findings:
                 severity=Severity.WARNING,
                 says=f"{name} is {row.shown}: there is no tablespace {', '.join(missing)}, and without a word files "
                 "go to the one of the database",
-                evidence=(setting(facts, name), Evidence(f"{len(there)} tablespaces", TABLESPACES.source)),
+                evidence=(as_shown(facts, name), Evidence(f"{len(there)} tablespaces", TABLESPACES.source)),
                 fix=set_parameter(row, remaining),
                 subject=name,
             )
@@ -309,7 +309,7 @@ def _starts(facts: CheckFacts, limits: Limits) -> Findings:
                 Evidence(f"{name} = {next_texts[name]} at the next start", CONFIGURED.source) for name in names
             )
             or (Evidence(check.words, "values of the configuration files"),),
-            fix=_back(facts, names) or words(check.hint or "Correct this before the next start."),
+            fix=_back(facts, names) or by_hand(check.hint or "Correct this before the next start."),
             subject=check.subject,
         )
     yield from _libraries(facts)
@@ -329,7 +329,7 @@ def _signals(facts: CheckFacts) -> Findings:
             severity=severity,
             says=f"the data directory has {file.part}: {so}",
             evidence=(Evidence(f"{file.part} is there", START_FILES.source),),
-            fix=words(f"Move {file.part} out of the data directory before the next start, unless it is meant."),
+            fix=by_hand(f"Move {file.part} out of the data directory before the next start, unless it is meant."),
             subject=file.part,
         )
 
@@ -339,7 +339,7 @@ def _back(facts: CheckFacts, names: Sequence[str]) -> Fix | None:
     parameters = needs.parameters(facts)
     if not names or _OF_NO_STATEMENT in names:
         return None
-    fix = set_parameters([(parameters.row(name), parameters.shown(name)) for name in names])
+    fix = set_several([(parameters.row(name), parameters.shown(name)) for name in names])
     # Nothing to propose: it is what is there now.
     return replace(fix, parameter=None)
 

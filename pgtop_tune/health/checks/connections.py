@@ -23,17 +23,17 @@ from pgtop_tune.health.check import (
     about_several,
 )
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
-from pgtop_tune.health.questions import CONNECTION_LIMITS, ConnectionLimit
+from pgtop_tune.health.fixes import by_hand
+from pgtop_tune.health.questions import CONNECTION_LIMITS, ConnectionLimitRow
 from pgtop_tune.health.rules import (
     advice_facts,
     advised,
     advised_or,
     also_scoped,
+    as_shown,
     hidden,
     in_database,
     on_standby,
-    setting,
     shortened,
 )
 from pgtop_tune.metrics.connections import IN_TRANSACTION
@@ -72,9 +72,9 @@ def _used(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"{sessions} of {most} connections are in use ({share:.0f} %)",
             evidence=(
                 Evidence(f"{sessions} client backends", "pg_stat_activity.backend_type"),
-                setting(facts, "max_connections", "superuser_reserved_connections"),
+                as_shown(facts, "max_connections", "superuser_reserved_connections"),
             ),
-            fix=words(
+            fix=by_hand(
                 "Put a pooler between clients and server, or end idle sessions; more max_connections cost memory and "
                 "a restart."
             ),
@@ -93,7 +93,7 @@ def _many(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"max_connections {most} on {advised.cores} processors: that many active sessions slow each other "
             "down",
             evidence=(
-                setting(facts, "max_connections"),
+                as_shown(facts, "max_connections"),
                 Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max"),
             ),
             fix=_fewer(facts, sensible),
@@ -105,9 +105,9 @@ def _fewer(facts: CheckFacts, sensible: int) -> Fix:
     activity = needs.ACTIVITY.of(facts)
     used = 0 if isinstance(activity, Unavailable) else len(client_backends(activity))
     if on_standby(facts):
-        return words(f"Set max_connections to {sensible} on the primary first: a standby with fewer does not start.")
+        return by_hand(f"Set max_connections to {sensible} on the primary first: a standby with fewer does not start.")
     if used * _ROOM > sensible:
-        return words(
+        return by_hand(
             f"Put a pooler between clients and server first: {used} sessions are connected now, and {sensible} "
             "connections would be too few for them."
         )
@@ -133,9 +133,9 @@ def _pools(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"the pools of {', '.join(names)} may open {total} connections, the server has {most}",
             evidence=(
                 Evidence(f"{total} server connections", "SHOW DATABASES, SHOW POOLS, SHOW CONFIG"),
-                setting(facts, "max_connections", "superuser_reserved_connections"),
+                as_shown(facts, "max_connections", "superuser_reserved_connections"),
             ),
-            fix=words("Make the pools smaller (default_pool_size, max_db_connections) until their sum fits."),
+            fix=by_hand("Make the pools smaller (default_pool_size, max_db_connections) until their sum fits."),
         )
 
 
@@ -156,7 +156,7 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Findings:
                 "drivers that "
                 "prepare (and pgbench -M prepared) fail behind it",
                 evidence=(Evidence(f"max_prepared_statements {settings.max_prepared_statements or 0}", "SHOW CONFIG"),),
-                fix=words(
+                fix=by_hand(
                     "Set max_prepared_statements in pgbouncer.ini (1.21 and later), or use -M simple or extended."
                 ),
                 subject=pooler.name,
@@ -174,7 +174,7 @@ def _limited(facts: CheckFacts, limits: Limits) -> Findings:
     used = Counter(("database", backend.datname) for backend in clients) + Counter(
         ("role", backend.usename) for backend in clients
     )
-    closed: dict[str, list[ConnectionLimit]] = {}
+    closed: dict[str, list[ConnectionLimitRow]] = {}
     for row in rows:
         number = used[row.kind, row.name]
         if row.most == 0:
@@ -194,19 +194,19 @@ def _limited(facts: CheckFacts, limits: Limits) -> Findings:
         yield about_several(shut, lambda row: f"{row.kind} {row.name}", lambda some, _: _closed(some))
 
 
-def _half_dropped(rows: Sequence[ConnectionLimit]) -> Finding:
+def _half_dropped(rows: Sequence[ConnectionLimitRow]) -> Finding:
     names = shortened((row.name for row in rows), _SHOWN)
     return Finding(
         severity=Severity.WARNING,
         says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({names}): no "
         "session gets in, and the files stay",
         evidence=(Evidence(f"datconnlimit -2: {names}", CONNECTION_LIMITS.source),),
-        fix=words("DROP DATABASE again; an interrupted one left it so, and nothing else can be done with it."),
+        fix=by_hand("DROP DATABASE again; an interrupted one left it so, and nothing else can be done with it."),
         subject="half dropped",
     )
 
 
-def _closed(rows: Sequence[ConnectionLimit]) -> Finding:
+def _closed(rows: Sequence[ConnectionLimitRow]) -> Finding:
     kind = rows[0].kind
     names = shortened((row.name for row in rows), _SHOWN)
     verb = "has" if len(rows) == 1 else "have"
@@ -220,7 +220,7 @@ def _closed(rows: Sequence[ConnectionLimit]) -> Finding:
     )
 
 
-def _unlimited(rows: Sequence[ConnectionLimit]) -> Fix:
+def _unlimited(rows: Sequence[ConnectionLimitRow]) -> Fix:
     do: list[Sql] = []
     undo: list[Sql] = []
     for row in rows:
@@ -258,7 +258,7 @@ def _timeout(facts: CheckFacts, limits: Limits) -> Findings:
             says="idle_in_transaction_session_timeout is 0: a client that hangs in a transaction holds locks and "
             "dead rows "
             "forever",
-            evidence=(setting(facts, "idle_in_transaction_session_timeout"),),
+            evidence=(as_shown(facts, "idle_in_transaction_session_timeout"),),
             fix=advised_or(facts, "idle_in_transaction_session_timeout", "5min"),
         )
 
@@ -343,10 +343,10 @@ def _release(holder: HorizonHolder, prepared: Iterable[PreparedTransaction]) -> 
     if holder.kind == PREPARED and holder.name in databases:
         return _rollback(holder.name, databases[holder.name])
     if holder.kind in (SLOT, SLOT_CATALOG):
-        return words("Restore its consumer, or drop the slot if the consumer will not return.")
+        return by_hand("Restore its consumer, or drop the slot if the consumer will not return.")
     if holder.kind == STANDBY:
-        return words("End the long query on the standby, or switch hot_standby_feedback off there.")
-    return _terminate(int(holder.name)) if holder.name.isdigit() else words("End its holder.")
+        return by_hand("End the long query on the standby, or switch hot_standby_feedback off there.")
+    return _terminate(int(holder.name)) if holder.name.isdigit() else by_hand("End its holder.")
 
 
 def _rollback(gid: str, database: str) -> Fix:

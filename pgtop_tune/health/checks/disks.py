@@ -12,8 +12,8 @@ from pgtop_tune.base.units import about, share
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
-from pgtop_tune.health.fixes import kernel_file, mount_again, words
-from pgtop_tune.health.machine_figures import setting
+from pgtop_tune.health.fixes import by_hand, kernel_file, mount_again
+from pgtop_tune.health.machine_figures import kernel_setting
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem
 from pgtop_tune.model.machine import ARCHIVE, MountPoint, Queue
@@ -62,7 +62,7 @@ def _space(facts: CheckFacts, limits: Limits) -> Findings:
                     f"holds {_roles(file_system)} ({file_system.kind} on {file_system.source})", "/proc/PID/mountinfo"
                 ),
             ),
-            fix=words(
+            fix=by_hand(
                 "free space or enlarge the volume; never delete files in pg_wal: slots, archiving and wal_keep_size "
                 "need them"
             ),
@@ -87,7 +87,7 @@ def _inodes(facts: CheckFacts, limits: Limits) -> Findings:
                 Evidence(f"{file_system.inodes_free} of {file_system.inodes} are left", "statvfs(3) f_files, f_favail"),
                 Evidence(f"holds {_roles(file_system)}", "/proc/PID/mountinfo"),
             ),
-            fix=words("remove the source of many small files, or recreate the file system with more inodes"),
+            fix=by_hand("remove the source of many small files, or recreate the file system with more inodes"),
             subject=file_system.mount,
         )
 
@@ -104,7 +104,7 @@ def _kind(facts: CheckFacts, limits: Limits) -> Findings:
             severity=severity,
             says=f"{_roles(mount)} on {on}: {meaning}",
             evidence=(Evidence(f"{mount.point} is {mount.kind} on {mount.source}", "/proc/PID/mountinfo"),),
-            fix=words(do),
+            fix=by_hand(do),
             subject=mount.point,
         )
 
@@ -152,7 +152,7 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
                 severity=Severity.CRITICAL,
                 says=f"{mount.point} is read-only: no WAL and no page can be written there",
                 evidence=evidence,
-                fix=words("read the kernel's log (an I/O error makes ext4 read-only), repair it, then mount it anew"),
+                fix=by_hand("read the kernel's log (an I/O error makes ext4 read-only), repair it, then mount it anew"),
                 subject=f"{mount.point} ro",
             )  # fmt: skip
         if mount.kind in NETWORK_KINDS and options & _GIVES_UP:
@@ -160,7 +160,7 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
                 severity=Severity.HIGH,
                 says=f"{mount.point} is mounted soft: a write that the network delays fails, and can damage data",
                 evidence=evidence,
-                fix=words("stop the server, and mount it hard (also in /etc/fstab)", "mount it soft again"),
+                fix=by_hand("stop the server, and mount it hard (also in /etc/fstab)", "mount it soft again"),
                 subject=f"{mount.point} soft",
             )  # fmt: skip
         if "sync" in options:
@@ -181,7 +181,7 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _scheduler(facts: CheckFacts, limits: Limits) -> Findings:
     for queue in _own_queues(facts):
-        now = setting(facts, f"{queue.name}/scheduler")
+        now = kernel_setting(facts, f"{queue.name}/scheduler")
         better = "none" if queue.nvme or queue.virtual else "mq-deadline"
         shared = now in _SHARED_QUEUE
         if not shared and not (better == "none" and now != "none"):
@@ -199,7 +199,7 @@ def _scheduler(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _read_ahead(facts: CheckFacts, limits: Limits) -> Findings:
     for queue in _own_queues(facts):
-        text = setting(facts, f"{queue.name}/read_ahead_kb")
+        text = kernel_setting(facts, f"{queue.name}/read_ahead_kb")
         now = int(text) if text.isdecimal() else 0
         if limits["low"] <= now <= limits["warning"]:
             continue
@@ -264,7 +264,7 @@ def _together(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.INFO,
             says=f"WAL and data share {disk.name}: a checkpoint's writes and each commit's flush wait for each other",
             evidence=(Evidence(f"{disk.name} holds {', '.join(disk.roles)}", "/proc/PID/mountinfo, /sys/block"),),
-            fix=words("a separate device for pg_wal pays if commits wait (WalSync) while checkpoints write"),
+            fix=by_hand("a separate device for pg_wal pays if commits wait (WalSync) while checkpoints write"),
             subject=disk.name,
         )
 
@@ -284,7 +284,7 @@ def _flushes(facts: CheckFacts, limits: Limits) -> Findings:
         says=f"one flush of WAL in a hundred takes {flush.value:.1f} ms or more, and so do the commits that wait for "
         "it",
         evidence=(Evidence(flush.says, flush.source),),
-        fix=words("a device with a write cache that survives a power failure, or an unshared one, for pg_wal"),
+        fix=by_hand("a device with a write cache that survives a power failure, or an unshared one, for pg_wal"),
     )
 
 

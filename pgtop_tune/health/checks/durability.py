@@ -6,12 +6,12 @@ from typing import Final
 
 from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded
+from pgtop_tune.health.bounds import BadValue, bounded
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Language, Limits, Severity
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import counted, counted_s, scoped, scoped_finding, setting, value_is
+from pgtop_tune.health.rules import as_shown, counted, counted_s, scoped, scoped_finding, value_is
 from pgtop_tune.model.absence import Unavailable
 
 _GROUP: Final = "durability"
@@ -34,7 +34,7 @@ def _fsync(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"{process.no_flushes} replaces fsync in the server and does nothing: a crash of the machine can "
             "destroy the cluster",
             evidence=(Evidence(f"the postmaster has {process.no_flushes} in its memory", "/proc/PID/maps"),),
-            fix=words("Remove the library from LD_PRELOAD (and /etc/ld.so.preload), then restart the server."),
+            fix=by_hand("Remove the library from LD_PRELOAD (and /etc/ld.so.preload), then restart the server."),
             subject="library",
         )
 
@@ -49,7 +49,7 @@ def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.WARNING,
             says=f"synchronous_commit is off: {consequence}",
             evidence=(
-                setting(facts, "synchronous_commit", "wal_writer_delay"),
+                as_shown(facts, "synchronous_commit", "wal_writer_delay"),
                 Evidence(f"{_DELAYS_LOST} × wal_writer_delay = {window_s * 1000:.0f} ms", "Asynchronous Commit"),
             ),
             fix=set_parameter(row, "on"),
@@ -64,7 +64,7 @@ def _checksums(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.INFO,
             says="data checksums are off: the server does not notice a page that the disk returns wrong",
-            evidence=(setting(facts, "data_checksums"),),
+            evidence=(as_shown(facts, "data_checksums"),),
             fix=Fix(
                 do="pg_checksums --enable --progress --pgdata=DATADIR",
                 undo="pg_checksums --disable --pgdata=DATADIR",
@@ -85,7 +85,7 @@ def _failures(facts: CheckFacts, limits: Limits) -> Findings:
                     Evidence(f"{name}: {row.checksum_failures} failures", "pg_stat_database.checksum_failures"),
                     counted(counted_s(facts, row.stats_reset_ms), "pg_stat_reset() in that database"),
                 ),
-                fix=words(
+                fix=by_hand(
                     "Stop writing to this storage, look at the server's log for the files, and restore them from a "
                     "verified backup."
                 ),
@@ -94,7 +94,7 @@ def _failures(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 _DAMAGE: Final = tuple(
-    Bound(
+    BadValue(
         name,
         "off",
         "the server silently skips damaged pages, and the damage spreads into backups",
@@ -104,20 +104,20 @@ _DAMAGE: Final = tuple(
     for name in ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")
 )
 _AFTER_FAILURE: Final = (
-    Bound(
+    BadValue(
         "data_sync_retry",
         "off",
         "the kernel drops pages that it failed to write, and the next flush says that all is well",
         texts=("on",),
         severity=Severity.CRITICAL,
     ),
-    Bound(
+    BadValue(
         "restart_after_crash",
         "on",
         "the server stays down after one backend crashed, unless a cluster manager starts it",
         texts=("off",),
     ),
-    Bound(
+    BadValue(
         "wal_consistency_checking", "", "the WAL holds every page twice, for tests of the server itself", texts=("all",)
     ),
 )

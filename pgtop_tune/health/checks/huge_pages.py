@@ -11,7 +11,7 @@ from pgtop_tune.base.units import GB, about, share_of
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
-from pgtop_tune.health.fixes import kernel_file, words
+from pgtop_tune.health.fixes import by_hand, kernel_file
 from pgtop_tune.health.machine_figures import huge_pages_needed, huge_pages_used, kernel_page_bytes, memory, told
 from pgtop_tune.health.rules import advised, advised_setting
 from pgtop_tune.metrics.memory_rule import page_tables_bytes
@@ -50,7 +50,7 @@ def _huge_pages_fix(facts: CheckFacts, pool: HugePages | None, needed: int) -> F
         return advised_setting(facts, _COUNT, remark="and restart the server, with huge_pages=try or on")
     if needs.parameters(facts).text("huge_pages") == "off":
         return advised(facts, "huge_pages")
-    return words("The pool has free pages: restart the server to use them (huge_pages is try or on).")
+    return by_hand("The pool has free pages: restart the server to use them (huge_pages is try or on).")
 
 
 def _in_small_pages(facts: CheckFacts, limits: Limits) -> Findings:

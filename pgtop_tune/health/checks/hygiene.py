@@ -8,7 +8,7 @@ from typing import Final
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
+from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.questions import DATABASE_STATE
 from pgtop_tune.health.rules import hidden
 from pgtop_tune.metrics.connections import WORKING
@@ -42,7 +42,7 @@ def _scale(facts: CheckFacts, limits: Limits) -> Findings:
                     Evidence(f"{state.pgbench_scale} branches", "pg_class.reltuples of pgbench_branches"),
                     Evidence(f"{running[database]} sessions of pgbench", "pg_stat_activity.application_name"),
                 ),
-                fix=words(f"Initialise with --scale of {clients} or more, or use fewer clients."),
+                fix=by_hand(f"Initialise with --scale of {clients} or more, or use fewer clients."),
                 confidence=Confidence.HIGH,
                 subject=database,
             )
@@ -55,7 +55,7 @@ def _unlogged(facts: CheckFacts, limits: Limits) -> Findings:
                 severity=Severity.WARNING,
                 says=f"{database}: pgbench's tables are unlogged: the benchmark writes no WAL",
                 evidence=(Evidence("relpersistence u", "pg_class.relpersistence of pgbench_accounts"),),
-                fix=words(
+                fix=by_hand(
                     "ALTER TABLE … SET LOGGED for the tables of pgbench, or initialise without --unlogged-tables.",
                     "ALTER TABLE … SET UNLOGGED",
                 ),
@@ -77,7 +77,7 @@ def _competing(facts: CheckFacts, limits: Limits) -> Findings:
             severity=severity,
             says=f"{len(working)} sessions besides pgbench's are working: the result includes their load",
             evidence=(Evidence(f"{len(working)} active sessions", "pg_stat_activity.state, application_name"),),
-            fix=words("Measure without them, or document them as part of the load."),
+            fix=by_hand("Measure without them, or document them as part of the load."),
             subject="sessions",
         )
     for command in facts.have(needs.PROGRESS).commands:
@@ -86,7 +86,7 @@ def _competing(facts: CheckFacts, limits: Limits) -> Findings:
             severity=severity,
             says=f"{command.command}{where} is running: a measurement now includes it",
             evidence=(Evidence(f"pid {command.pid}: {command.phase or command.command}", "pg_stat_progress_*"),),
-            fix=words("Wait until it ends, or measure long enough to include it in every run."),
+            fix=by_hand("Wait until it ends, or measure long enough to include it in every run."),
             subject=command.command,
         )
 

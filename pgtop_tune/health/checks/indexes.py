@@ -20,9 +20,9 @@ from pgtop_tune.health.check import (
     Threshold,
     Unknown,
 )
-from pgtop_tune.health.conditions import Condition, conditions
+from pgtop_tune.health.conditions import ConditionKind, conditions
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import with_lock_timeout, words
+from pgtop_tune.health.fixes import by_hand, with_lock_timeout
 from pgtop_tune.health.judge import statistics_age_s
 from pgtop_tune.health.questions import (
     FOREIGN_KEYS,
@@ -57,7 +57,7 @@ def _invalid(facts: CheckFacts, limits: Limits) -> Findings:
             )
 
 
-_PARTITIONED: Final = Condition(
+_PARTITIONED: Final = ConditionKind(
     kind="partitioned index",
     one="index of a partitioned table is invalid",
     several="indexes of partitioned tables are invalid",
@@ -88,7 +88,7 @@ def _mended_index(database: str, index: IndexState) -> Fix:
     if index.is_unique or index.computes:
         reasons = ("duplicates", index.is_unique), ("rows on which its expression or condition fails", index.computes)
         obstacles = " and the ".join(reason for reason, may_be in reasons if may_be)
-        return words(
+        return by_hand(
             f"In database {quoted(database)}: remove the {obstacles} from {index.table_name}, then {mend} With them it "
             f"fails and leaves one more invalid index. If the index is not needed:  {_drop_statement(index)}",
             _create_again(index),
@@ -273,24 +273,24 @@ def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Fix 
     """Return words where ALTER COLUMN TYPE fails; None where it runs."""
     name = f"{column.table_name}.{column.column_name}"
     if column.type_is_kept_by == "parent":
-        return words(
+        return by_hand(
             f"In database {quoted(database)}: {name} is inherited. ALTER TABLE of its topmost parent changes the type "
             "in all tables below, unless it is a partition key."
         )
     if column.type_is_kept_by == "domain":
-        return words(
+        return by_hand(
             f"In database {quoted(database)}: {name} is of a domain. CREATE DOMAIN … AS bigint with the rules of that "
             "one, then ALTER TABLE … ALTER COLUMN … TYPE to it, which rewrites the table."
         )
     if column.type_is_kept_by is not None:
-        return words(
+        return by_hand(
             f"In database {quoted(database)}: {name} is part of the partition key, whose type no statement changes. "
             "Move the rows to a new table with a bigint."
         )
     if not column.used_by:
         return None
     users = shortened(map(unmistakable, column.used_by), _SHOWN_USERS)
-    return words(
+    return by_hand(
         f"In database {quoted(database)}: the type of {name} cannot change while {users} depends on it. Drop it, then "
         f"{' '.join(do.splitlines())} and recreate it."
     )

@@ -15,8 +15,8 @@ from pgtop_tune.base.units import GB, about, share
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
-from pgtop_tune.health.machine_figures import figure, number, setting, told
+from pgtop_tune.health.fixes import by_hand
+from pgtop_tune.health.machine_figures import figure, kernel_number, kernel_setting, told
 from pgtop_tune.health.rules import advised_setting
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.host_values import swap_used_bytes
@@ -35,7 +35,7 @@ def _sysctl(name: str, value: int) -> Evidence:
 
 
 def _overcommit(facts: CheckFacts, limits: Limits) -> Findings:
-    mode = number(facts, "vm.overcommit_memory")
+    mode = kernel_number(facts, "vm.overcommit_memory")
     if mode == 2:
         return
     promise = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
@@ -68,7 +68,7 @@ def promised(facts: CheckFacts) -> tuple[float | None, tuple[Evidence, ...]]:
 
 
 def _commit_limit(facts: CheckFacts, limits: Limits) -> Findings:
-    if number(facts, "vm.overcommit_memory") != 2:
+    if kernel_number(facts, "vm.overcommit_memory") != 2:
         return
     sample = facts.have(needs.MEMORY)
     huge = sum(pool.total * pool.page_bytes for pool in sample.huge_pages)
@@ -102,20 +102,20 @@ def _commit_limit(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _with_limit_before(fix: Fix, facts: CheckFacts) -> Fix:
     """Return the fix with an undo in kilobytes where CommitLimit is set so: vm.overcommit_ratio is 0 then."""
-    ratio = f"sysctl -w {_RATIO}={setting(facts, _RATIO)}\n"
+    ratio = f"sysctl -w {_RATIO}={kernel_setting(facts, _RATIO)}\n"
     return replace(fix, undo=fix.undo.replace(ratio, f"sysctl -w {_limit_before(facts)}\n"))
 
 
 def _limit_before(facts: CheckFacts) -> str:
     """Return the setting that CommitLimit is made of; the kernel makes one 0 where the other is set."""
-    ratio = setting(facts, "vm.overcommit_ratio")
-    kilobytes = number(facts, "vm.overcommit_kbytes") if ratio == "0" else 0
+    ratio = kernel_setting(facts, "vm.overcommit_ratio")
+    kilobytes = kernel_number(facts, "vm.overcommit_kbytes") if ratio == "0" else 0
     return f"vm.overcommit_kbytes={kilobytes}" if kilobytes else f"vm.overcommit_ratio={ratio}"
 
 
 def _swappiness(facts: CheckFacts, limits: Limits) -> Findings:
     swap = figure(facts, "host.swap.used", facts.have(needs.MEMORY).swap_total_bytes)
-    value = number(facts, "vm.swappiness")
+    value = kernel_number(facts, "vm.swappiness")
     if not swap or 0 < value <= limits["warning"]:
         return
     early = value > 0
@@ -133,8 +133,8 @@ def _swappiness(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _dirty(facts: CheckFacts, limits: Limits) -> Findings:
     sample = facts.have(needs.MEMORY)
-    configured = number(facts, "vm.dirty_background_bytes")
-    ratio = number(facts, "vm.dirty_background_ratio")
+    configured = kernel_number(facts, "vm.dirty_background_bytes")
+    ratio = kernel_number(facts, "vm.dirty_background_ratio")
     # The kernel takes the ratio of what can be dirty: free memory and file cache, not all of it.
     cached = figure(facts, "host.memory.cache", sample.cached_bytes)
     room = sample.free_bytes + max(cached - figure(facts, "host.memory.shared", sample.shmem_bytes), 0)
@@ -201,7 +201,7 @@ def _swapping(facts: CheckFacts, limits: Limits) -> Findings:
                 "SwapTotal, SwapFree of /proc/meminfo",
             ),
         ),
-        fix=words("find the processes that use the memory (MEM-01 shows the server's part), and reduce the load"),
+        fix=by_hand("find the processes that use the memory (MEM-01 shows the server's part), and reduce the load"),
     )
 
 
@@ -210,7 +210,7 @@ def _numa(facts: CheckFacts, limits: Limits) -> Findings:
     if machine.numa_nodes < 2:
         return
     nodes = Evidence(f"{machine.numa_nodes} nodes", "/sys/devices/system/node")
-    reclaim = number(facts, "vm.zone_reclaim_mode")
+    reclaim = kernel_number(facts, "vm.zone_reclaim_mode")
     if reclaim:
         yield Finding(
             severity=Severity.HIGH,
@@ -219,7 +219,7 @@ def _numa(facts: CheckFacts, limits: Limits) -> Findings:
             fix=advised_setting(facts, "vm.zone_reclaim_mode"),
             subject="vm.zone_reclaim_mode",
         )
-    balancing = number(facts, "kernel.numa_balancing")
+    balancing = kernel_number(facts, "kernel.numa_balancing")
     if balancing:
         yield Finding(
             severity=Severity.INFO,
@@ -231,7 +231,7 @@ def _numa(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _autogroup(facts: CheckFacts, limits: Limits) -> Findings:
-    if number(facts, "kernel.sched_autogroup_enabled") == 0:
+    if kernel_number(facts, "kernel.sched_autogroup_enabled") == 0:
         return
     yield Finding(
         severity=Severity.INFO,

@@ -12,9 +12,9 @@ from pgtop_tune.base.units import GB, MB, about, count, duration, share_of
 from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.configured import with_value
+from pgtop_tune.health.configured import row_with_value
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, set_parameters, words
+from pgtop_tune.health.fixes import by_hand, set_parameter, set_several
 from pgtop_tune.health.machine_figures import HugePageUse, huge_pages_used, kernel_page_bytes, memory
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import advised, advised_or, also_scoped, counted, counted_s
@@ -119,7 +119,7 @@ def _less_memory(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fi
         return fix
     lower = ", ".join(f"{name}={value}" for name in names if (value := _lower(facts, name)) is not None)
     enough = "allow fewer connections (max_connections), or add memory"
-    return words(f"Set {lower}; that is not enough: {enough}." if lower else f"{enough.capitalize()}.")
+    return by_hand(f"Set {lower}; that is not enough: {enough}." if lower else f"{enough.capitalize()}.")
 
 
 def _lowering(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameters], bool]) -> Fix | None:
@@ -150,7 +150,7 @@ def _lowering(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameter
         without = {kept: value for kept, value in changes.items() if kept != name}
         if without and is_enough(without):
             changes = without
-    return set_parameters([(server.row(name), value) for name, value in changes.items()])
+    return set_several([(server.row(name), value) for name, value in changes.items()])
 
 
 def _lower(facts: CheckFacts, name: str) -> str | None:
@@ -166,11 +166,11 @@ def _lower(facts: CheckFacts, name: str) -> str | None:
 def _changed(facts: CheckFacts, changes: Mapping[str, str]) -> Parameters:
     """Return the parameters with other values, as the server would have them."""
     rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
-    changed = {name: with_value(rows[name], value, rows[name].source) for name, value in changes.items()}
+    changed = {name: row_with_value(rows[name], value, rows[name].source) for name, value in changes.items()}
     shared = rows.get("shared_memory_size")
     if shared is not None and "shared_buffers" in changed:
         freed = _number(rows["shared_buffers"]) - _number(changed["shared_buffers"])
-        changed[shared.name] = with_value(shared, f"{max(_number(shared) - freed, 0) / MB:.0f}MB", shared.source)
+        changed[shared.name] = row_with_value(shared, f"{max(_number(shared) - freed, 0) / MB:.0f}MB", shared.source)
     return Parameters(ParameterSample(0.0, tuple((rows | changed).values())))
 
 
@@ -181,7 +181,7 @@ def _is_within(facts: CheckFacts, server: Parameters, limits: Limits) -> bool:
 
 def _number(row: Parameter, value: str | None = None) -> float:
     """Return a row's value, or another value of the row, in bytes where it is a size."""
-    typed = row if value is None else with_value(row, value, row.source)
+    typed = row if value is None else row_with_value(row, value, row.source)
     return Parameters(ParameterSample(0.0, (typed,))).number(row.name)
 
 
@@ -211,7 +211,7 @@ def _sized(facts: CheckFacts, limits: Limits) -> Fix:
     size = _number(needs.parameters(facts).row("shared_buffers"), fix.parameter[1])
     if 100 * size / memory(facts).limit_bytes >= limits["low"]:
         return fix
-    return words("lower max_connections or work_mem first (MEM-01): they leave no memory for more shared_buffers")
+    return by_hand("lower max_connections or work_mem first (MEM-01): they leave no memory for more shared_buffers")
 
 
 def _work_mem(facts: CheckFacts, limits: Limits) -> Findings:
@@ -257,7 +257,7 @@ def _cache_fix(facts: CheckFacts, limit_bytes: float) -> Fix:
         return changed.number("shared_buffers") <= changed.number("effective_cache_size") <= limit_bytes
 
     lower = _lowering(facts, ("shared_buffers",), ends)
-    return lower or words("Lower shared_buffers first (MEM-02): a cache cannot be smaller than that.")
+    return lower or by_hand("Lower shared_buffers first (MEM-02): a cache cannot be smaller than that.")
 
 
 def _autovacuum(facts: CheckFacts, limits: Limits) -> Findings:
@@ -282,7 +282,7 @@ def _autovacuum(facts: CheckFacts, limits: Limits) -> Findings:
             there.evidence,
         ),
         fix=_lowering(facts, _OF_TERM[memory_rule.AUTOVACUUM], is_within)
-        or words("Allow fewer workers (autovacuum_max_workers), or less maintenance_work_mem."),
+        or by_hand("Allow fewer workers (autovacuum_max_workers), or less maintenance_work_mem."),
     )
 
 
@@ -313,7 +313,7 @@ def _page_tables(facts: CheckFacts, limits: Limits) -> Findings:
             there.evidence,
             _pages_evidence(pages),
         ),
-        fix=words("reserve huge pages (vm.nr_hugepages, see HUGE-01) or allow fewer connections"),
+        fix=by_hand("reserve huge pages (vm.nr_hugepages, see HUGE-01) or allow fewer connections"),
     )
 
 
@@ -360,7 +360,7 @@ def _temp_files(facts: CheckFacts, limits: Limits) -> Findings:
             Evidence(f"work_mem {needs.parameters(facts).shown('work_mem')}", "pg_settings.setting"),
             counted(max(hours for _, hours in old) * _HOUR_S, "pg_stat_reset() in these databases"),
         ),
-        fix=words("find the statements (log_temp_files, pg_stat_statements.temp_blks_written); raise work_mem for "
+        fix=by_hand("find the statements (log_temp_files, pg_stat_statements.temp_blks_written); raise work_mem for "
         "their "
               "role or session rather than for all"),
     )  # fmt: skip

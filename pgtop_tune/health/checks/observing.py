@@ -10,21 +10,21 @@ from pgtop_tune.advice.rules.server import SLOW_CLOCK_NS
 from pgtop_tune.base.sql_quoting import composed, identifier
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded
+from pgtop_tune.health.bounds import BadValue, bounded
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import preloading, set_parameter, words
+from pgtop_tune.health.fixes import by_hand, preloading, set_parameter
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import OBJECTS, SCOPED
 from pgtop_tune.health.rules import (
     advice_facts,
     advised_or,
     also_scoped,
+    as_shown,
     in_database,
     on_standby,
     scoped,
     scoped_finding,
-    setting,
     value_is,
 )
 from pgtop_tune.model.parameter_values import message_levels
@@ -37,7 +37,7 @@ _EXTENSIONS_MOST: Final = 50
 """So many of a database are asked for."""
 _DEVELOPER: Final = (
     *(
-        Bound(name, "off", "every statement writes to the log", texts=("on",))
+        BadValue(name, "off", "every statement writes to the log", texts=("on",))
         for name in (
             "log_parser_stats",
             "log_planner_stats",
@@ -49,7 +49,7 @@ _DEVELOPER: Final = (
             "log_duration",
         )
     ),
-    Bound(
+    BadValue(
         "log_min_messages",
         "warning",
         "the server logs each of its steps",
@@ -68,7 +68,7 @@ def _log_statement(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says=f"log_statement is {row.setting}: {_DISTORTS}",
-            evidence=(setting(facts, "log_statement", "log_destination"),),
+            evidence=(as_shown(facts, "log_statement", "log_destination"),),
             fix=set_parameter(row, "ddl"),
         )
     for assignment in scoped(facts, {"log_statement"}):
@@ -90,7 +90,7 @@ def _log_duration(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says=f"{name} is {parameters.shown(name)}: under load most statements are logged",
-            evidence=(setting(facts, name, "log_destination"),),
+            evidence=(as_shown(facts, name, "log_destination"),),
             fix=set_parameter(parameters.row(name), "-1") if sampled else advised_or(facts, name, "1s"),
             subject=name,
         )
@@ -99,7 +99,7 @@ def _log_duration(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.WARNING,
             says=f"{_SAMPLED} is {parameters.shown(_SAMPLED)}: each statement of that share of all "
             "transactions is logged",
-            evidence=(setting(facts, _SAMPLED, "log_destination"),),
+            evidence=(as_shown(facts, _SAMPLED, "log_destination"),),
             fix=set_parameter(parameters.row(_SAMPLED), "0"),
             subject=_SAMPLED,
         )
@@ -116,7 +116,7 @@ def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.WARNING,
             says="auto_explain measures every node of every statement (log_analyze with log_timing), logged or not",
             evidence=(
-                setting(facts, "auto_explain.log_analyze", "auto_explain.log_timing", "auto_explain.log_min_duration"),
+                as_shown(facts, "auto_explain.log_analyze", "auto_explain.log_timing", "auto_explain.log_min_duration"),
             ),
             fix=set_parameter(parameters.row("auto_explain.log_timing"), "off"),
             subject="log_timing",
@@ -125,7 +125,7 @@ def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says=f"auto_explain.log_min_duration is {limit.shown}: under load most plans are logged",
-            evidence=(setting(facts, "auto_explain.log_min_duration"),),
+            evidence=(as_shown(facts, "auto_explain.log_min_duration"),),
             fix=set_parameter(limit, "1s"),
             subject="log_min_duration",
         )
@@ -141,14 +141,14 @@ def _io_timing(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.INFO,
             says="track_io_timing is off: the duration of reads and writes is unknown",
-            evidence=(setting(facts, "track_io_timing"), *cost),
+            evidence=(as_shown(facts, "track_io_timing"), *cost),
             fix=advised_or(facts, "track_io_timing", "on"),
         )
     elif row.setting == "on" and dear:
         yield Finding(
             severity=Severity.WARNING,
             says=f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O pays that twice",
-            evidence=(setting(facts, "track_io_timing"), *cost),
+            evidence=(as_shown(facts, "track_io_timing"), *cost),
             fix=advised_or(facts, "track_io_timing", "off"),
         )
 
@@ -169,7 +169,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"pg_stat_statements is loaded and counts nothing: {row.name} is {row.setting}",
-                evidence=(setting(facts, row.name),),
+                evidence=(as_shown(facts, row.name),),
                 fix=advised_or(facts, row.name, better),
                 subject=row.name,
             )
@@ -181,7 +181,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says="pg_stat_statements.track_planning is on: sessions with the same statement wait for its one entry",
-            evidence=(setting(facts, "pg_stat_statements.track_planning"),),
+            evidence=(as_shown(facts, "pg_stat_statements.track_planning"),),
             fix=set_parameter(planning, "off"),
             subject="track_planning",
         )
@@ -211,7 +211,7 @@ def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Findings:
             severity=Severity.WARNING,
             says=f"{name} is loaded, and its extension is in no database: it counts, and nobody can read it",
             evidence=(
-                setting(facts, "shared_preload_libraries"),
+                as_shown(facts, "shared_preload_libraries"),
                 Evidence(f"{len(extensions.databases)} databases without {name}", "pg_extension.extname"),
             ),
             fix=in_database(home, do, undo, remark="on the primary" if on_standby(facts) else ""),
@@ -245,7 +245,7 @@ def _log_too_little(facts: CheckFacts, limits: Limits) -> Findings:
             yield Finding(
                 severity=Severity.INFO,
                 says=f"{name} is {row.shown}: the log lacks {tells}",
-                evidence=(setting(facts, name),),
+                evidence=(as_shown(facts, name),),
                 fix=advised_or(facts, name, better),
                 subject=name,
             )
@@ -343,7 +343,7 @@ CHECKS: Final[tuple[Check, ...]] = (
             "off",
             Severity.HIGH,
             "the server was built with assertions: several times slower than one for production",
-            fixed=words("Install a server that was configured without --enable-cassert."),
+            fixed=by_hand("Install a server that was configured without --enable-cassert."),
         ),
     ),
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded, thresholds
+from pgtop_tune.health.bounds import BadValue, bounded, thresholds
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import advice_facts, advised_or, also_scoped, scoped, scoped_finding, setting
+from pgtop_tune.health.rules import advice_facts, advised_or, also_scoped, as_shown, scoped, scoped_finding
 from pgtop_tune.model.machine import Workload
 
 _GROUP: Final = "planner"
@@ -37,7 +37,7 @@ def _random(facts: CheckFacts, limits: Limits) -> Findings:
             "look more "
             "expensive than they are",
             evidence=(
-                setting(facts, "random_page_cost", "seq_page_cost"),
+                as_shown(facts, "random_page_cost", "seq_page_cost"),
                 Evidence(
                     ", ".join(f"{queue.name} does not rotate" for queue in queues), "/sys/block/*/queue/rotational"
                 ),
@@ -54,7 +54,7 @@ def _jit(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.INFO,
             says="jit is on: a wrong estimate makes a short query pay tens of milliseconds for compiling",
-            evidence=(setting(facts, "jit", "jit_above_cost"),),
+            evidence=(as_shown(facts, "jit", "jit_above_cost"),),
             fix=advised_or(facts, "jit", "off"),
         )
 
@@ -70,7 +70,7 @@ def _enabled(facts: CheckFacts, limits: Limits) -> Findings:
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"{row.name} is off: all queries of all sessions run without it",
-                evidence=(setting(facts, row.name),),
+                evidence=(as_shown(facts, row.name),),
                 fix=set_parameter(row, "on"),
                 subject=row.name,
             )
@@ -89,8 +89,8 @@ def _reads_by_workers(facts: CheckFacts) -> bool:
 
 
 _COSTS: Final = (
-    Bound("random_page_cost", "4", "indexes look more expensive than they are on any disk", above=4),
-    Bound(
+    BadValue("random_page_cost", "4", "indexes look more expensive than they are on any disk", above=4),
+    BadValue(
         "random_page_cost",
         "1.1",
         "reading at random looks cheaper than the costs that all others are relative to",
@@ -98,34 +98,36 @@ _COSTS: Final = (
         special=(),
         limit="random_page_cost_low",
     ),
-    Bound("seq_page_cost", "1", "all other costs are meant relative to 1", above=1, severity=Severity.INFO),
-    Bound(
+    BadValue("seq_page_cost", "1", "all other costs are meant relative to 1", above=1, severity=Severity.INFO),
+    BadValue(
         "default_statistics_target", "100", "estimates rest on a few hundred rows of each table", below=50, special=()
     ),
-    Bound(
+    BadValue(
         "default_statistics_target",
         "100",
         "each ANALYZE and each planning of a query takes a multiple",
         above=2000,
         limit="default_statistics_target_high",
     ),
-    Bound(
+    BadValue(
         "plan_cache_mode",
         "auto",
         "the server no longer chooses by cost whether a prepared statement is planned anew",
         texts=("force_generic_plan", "force_custom_plan"),
     ),
-    Bound("join_collapse_limit", "8", "joins run in the order in which queries name them", below=8, special=()),
-    Bound(
+    BadValue("join_collapse_limit", "8", "joins run in the order in which queries name them", below=8, special=()),
+    BadValue(
         "join_collapse_limit",
         "8",
         "planning one query with many joins can take minutes",
         above=20,
         limit="join_collapse_limit_high",
     ),
-    Bound("from_collapse_limit", "8", "subqueries are planned apart from the queries around them", below=8, special=()),
+    BadValue(
+        "from_collapse_limit", "8", "subqueries are planned apart from the queries around them", below=8, special=()
+    ),
     *(
-        Bound(name, better, says, below=least, special=())
+        BadValue(name, better, says, below=least, special=())
         for name, least, better, says in (
             ("cpu_tuple_cost", 0.001, "0.01", "reading rows looks free, and the plans that read most of them win"),
             ("cpu_operator_cost", 0.0001, "0.0025", "conditions look free, and plans that test each row win"),
@@ -135,7 +137,7 @@ _COSTS: Final = (
             ("geqo_threshold", 8, "12", "joins of a few tables are ordered by chance"),
         )
     ),
-    Bound(
+    BadValue(
         "jit_above_cost",
         "100000",
         "the shortest queries are compiled, which takes longer than they run",
@@ -143,21 +145,21 @@ _COSTS: Final = (
         special=(-1.0,),
         when=_compiles,
     ),
-    Bound(
+    BadValue(
         "effective_io_concurrency",
         "16",
         "bitmap scans and vacuum read one page after the other, on a disk that can do many at once",
         below=1,
         special=(),
     ),
-    Bound(
+    BadValue(
         "maintenance_io_concurrency",
         "16",
         "vacuum and recovery read one page after the other, on a disk that can do many at once",
         below=1,
         special=(),
     ),
-    Bound(
+    BadValue(
         "io_workers",
         "3",
         "all sessions wait for the one process that reads for them",
@@ -165,20 +167,20 @@ _COSTS: Final = (
         special=(),
         when=_reads_by_workers,
     ),
-    Bound(
+    BadValue(
         "io_method",
         "worker",
         "each session waits for its reads one after the other, as before PostgreSQL 18",
         texts=("sync",),
         severity=Severity.INFO,
     ),
-    Bound(
+    BadValue(
         "constraint_exclusion",
         "partition",
         "queries of inheritance children and UNION ALL read all of them",
         texts=("off",),
     ),
-    Bound(
+    BadValue(
         "geqo",
         "on",
         "queries with a dozen joins and more are planned exhaustively",
@@ -187,25 +189,25 @@ _COSTS: Final = (
     ),
 )
 _PARALLEL: Final = (
-    Bound(
+    BadValue(
         "max_parallel_workers",
         "8",
         "there are no more processes than max_worker_processes, which extensions need as well",
         limited_by="max_worker_processes",
     ),
-    Bound(
+    BadValue(
         "max_parallel_workers_per_gather",
         "2",
         "plans count on workers that never start",
         limited_by="max_parallel_workers",
     ),
-    Bound(
+    BadValue(
         "max_parallel_maintenance_workers",
         "2",
         "index builds count on workers that never start",
         limited_by="max_parallel_workers",
     ),
-    Bound(
+    BadValue(
         "max_worker_processes",
         "8",
         "parallel queries, logical replication and extensions share them",
@@ -213,7 +215,7 @@ _PARALLEL: Final = (
         special=(),
     ),
     *(
-        Bound(
+        BadValue(
             name,
             "off",
             "queries run in parallel workers where that is slower, for tests of the server",

@@ -25,9 +25,9 @@ from pgtop_tune.health.check import (
 )
 from pgtop_tune.health.checks.kernel import promised
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import kept, kernel_file, set_parameter, words
-from pgtop_tune.health.machine_figures import figure, number
-from pgtop_tune.health.rules import setting
+from pgtop_tune.health.fixes import by_hand, kept, kernel_file, set_parameter
+from pgtop_tune.health.machine_figures import figure, kernel_number
+from pgtop_tune.health.rules import as_shown
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.host_values import all_ticks, ticks_share
 from pgtop_tune.model.absence import Unavailable
@@ -84,7 +84,7 @@ def _oom_score(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _is_near(facts: CheckFacts, limits: Limits) -> bool:
     """Return whether the OOM killer is near: most of the memory is promised, or the kernel promises any amount."""
-    mode, share = number(facts, "vm.overcommit_memory"), promised(facts)[0]
+    mode, share = kernel_number(facts, "vm.overcommit_memory"), promised(facts)[0]
     return mode == 1 or (mode == 0 and (share is None or share >= limits["percent"]))
 
 
@@ -129,7 +129,7 @@ def _clock_source(facts: CheckFacts, limits: Limits) -> Findings:
         ),
         fix=kernel_file(_CLOCK, better, machine.clock_source, f"clocksource={better} on the kernel's command line")
         if better
-        else words("ask the hypervisor for a paravirtual clock or a stable TSC; keep track_io_timing off until then"),
+        else by_hand("ask the hypervisor for a paravirtual clock or a stable TSC; keep track_io_timing off until then"),
     )
 
 
@@ -145,7 +145,7 @@ def _time(facts: CheckFacts, limits: Limits) -> Findings:
             confidence=Confidence.MEDIUM if virtual else Confidence.HIGH,
             says="nothing keeps the machine's clock right: times of logs, backups and other machines drift apart",
             evidence=(Evidence("STA_UNSYNC is set", "adjtimex(2)"),),
-            fix=words(
+            fix=by_hand(
                 "Run chrony, systemd-timesyncd or the hypervisor's agent; in a container, on its host.",
                 "Stop it again.",
             ),
@@ -165,7 +165,7 @@ def _log(facts: CheckFacts, limits: Limits) -> Findings:
             says="the log goes to /dev/null: no error of the server is kept anywhere",
             evidence=(
                 Evidence(f"stderr of the postmaster is {process.stderr}", "/proc/PID/fd/2"),
-                setting(facts, "logging_collector", "log_destination"),
+                as_shown(facts, "logging_collector", "log_destination"),
             ),
             fix=set_parameter(row, "on"),
         )
@@ -188,7 +188,7 @@ def _group_memory(facts: CheckFacts, limits: Limits) -> Findings:
             Evidence(f"{event} {number} in {group.path}", "memory.events"),
             Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
         ),
-        fix=words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
+        fix=by_hand("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
         subject=event,
     )
 
@@ -220,7 +220,7 @@ def _steal(facts: CheckFacts, limits: Limits) -> Findings:
             Evidence(f"steal {share(percent)} in {units.duration(newest.at_s - oldest.at_s)}", "/proc/stat"),
             Evidence(f"steal {share(since_boot)} since boot", "/proc/stat"),
         ),
-        fix=words("a machine whose CPUs are not shared, or has fewer neighbours; a benchmark means little here"),
+        fix=by_hand("a machine whose CPUs are not shared, or has fewer neighbours; a benchmark means little here"),
     )  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def _throttled(facts: CheckFacts, limits: Limits) -> Findings:
             Evidence(f"{group.cpu_throttled_periods} of {group.cpu_periods} periods in {group.path}", "cpu.stat"),
             Evidence(f"a quota of {group.cpu_quota_cores:g} CPUs", "cpu.max"),
         ),
-        fix=words("a higher CPU limit for the container or service, or fewer active sessions"),
+        fix=by_hand("a higher CPU limit for the container or service, or fewer active sessions"),
     )
 
 

@@ -10,13 +10,13 @@ from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quot
 from pgtop_tune.base.units import GB, about, duration
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded, thresholds
+from pgtop_tune.health.bounds import BadValue, bounded, thresholds
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import CONTROL
-from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, now_ms, on_standby, scoped, setting
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, as_shown, now_ms, on_standby, scoped
 from pgtop_tune.health.server_files import AT_LEAST, settings_of_primary
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import SenderLag, is_cut_off, sender_lags, synchronous_standbys, with_fewer
@@ -41,28 +41,28 @@ def _has_no_senders(parameters: Parameters, row: Parameter) -> bool:
 
 _BETWEEN: Final = (
     *(
-        Bound(name, "1min", "a connection whose other side vanished is never noticed", texts=("0",))
+        BadValue(name, "1min", "a connection whose other side vanished is never noticed", texts=("0",))
         for name in ("wal_sender_timeout", "wal_receiver_timeout")
     ),
     *(
-        Bound(name, "1min", "a short pause of the network ends replication", below=5, unit="s")
+        BadValue(name, "1min", "a short pause of the network ends replication", below=5, unit="s")
         for name in ("wal_sender_timeout", "wal_receiver_timeout")
     ),
-    Bound(
+    BadValue(
         "max_wal_senders",
         "10",
         "no standby and no base backup over the network",
         judged=_has_no_senders,
         severity=Severity.INFO,
     ),
-    Bound(
+    BadValue(
         "idle_replication_slot_timeout",
         "1d",
         "a standby or subscriber that is away so briefly has to be made anew",
         below=3600,
         unit="s",
     ),
-    Bound(
+    BadValue(
         "wal_receiver_status_interval",
         "10s",
         "the primary does not learn how far this standby is",
@@ -70,7 +70,7 @@ _BETWEEN: Final = (
         when=on_standby,
     ),
     *(
-        Bound(
+        BadValue(
             name,
             "30s",
             "one long query stops the replay, and failover waits for all of it",
@@ -79,7 +79,7 @@ _BETWEEN: Final = (
         )
         for name in ("max_standby_streaming_delay", "max_standby_archive_delay")
     ),
-    Bound(
+    BadValue(
         "max_standby_streaming_delay",
         "30s",
         "replay cancels queries of this standby almost at once",
@@ -89,10 +89,10 @@ _BETWEEN: Final = (
         severity=Severity.INFO,
         when=on_standby,
     ),
-    Bound(
+    BadValue(
         "hot_standby", "on", "this standby answers no queries", texts=("off",), severity=Severity.INFO, when=on_standby
     ),
-    Bound(
+    BadValue(
         "recovery_min_apply_delay",
         "0",
         "this standby is behind on purpose, and a failover to it replays so much first",
@@ -101,7 +101,7 @@ _BETWEEN: Final = (
         severity=Severity.INFO,
         when=on_standby,
     ),
-    Bound(
+    BadValue(
         "recovery_target_timeline",
         "latest",
         "after a failover this standby does not follow the new primary",
@@ -128,7 +128,7 @@ def _lag(facts: CheckFacts, limits: Limits) -> Findings:
                     Evidence(f"{total} bytes not replayed", f"{_VIEW}.replay_lsn"),
                     Evidence(f"{behind_s:.1f} s", f"{_VIEW}.replay_lag"),
                 ),
-                fix=words(
+                fix=by_hand(
                     "Find the cause: unsent WAL means the network, unflushed WAL the standby's disk, unreplayed "
                     "WAL its recovery."
                 ),
@@ -155,7 +155,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
     must_apply = parameters.text("synchronous_commit") == _REPLAYED
     standbys = synchronous_standbys(row.setting, sample.senders, must_apply=must_apply)
     evidence = (
-        setting(facts, "synchronous_standby_names", "synchronous_commit"),
+        as_shown(facts, "synchronous_standby_names", "synchronous_commit"),
         Evidence(
             f"{standbys.ready} of {len(sample.senders)} senders are up to date and named there, {standbys.needed} "
             "needed",
@@ -174,7 +174,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"if one synchronous standby is lost, {commits} waits: {standbys.needed} needed, {standbys.ready} "
             "connected",
             evidence=evidence,
-            fix=words(
+            fix=by_hand(
                 f"Add a standby that synchronous_standby_names names, or let more names answer: ANY {standbys.needed} "
                 "(…)."
             ),
@@ -220,10 +220,10 @@ def _held_commits(facts: CheckFacts, longest_s: float) -> Finding | None:
         says=f"{len(since_ms)} {'commit waits' if len(since_ms) == 1 else 'commits wait'} for synchronous standbys "
         f"that are connected, the oldest for {duration(oldest_s)}",
         evidence=(
-            setting(facts, "synchronous_standby_names", "synchronous_commit"),
+            as_shown(facts, "synchronous_standby_names", "synchronous_commit"),
             Evidence(f"{len(since_ms)} sessions in SyncRep", "pg_stat_activity.wait_event, query_start"),
         ),
-        fix=words(
+        fix=by_hand(
             "Find what holds the standby up: with remote_apply a replay that is paused (pg_wal_replay_resume()) or "
             "delayed, else its disk or the network."
         ),
@@ -252,10 +252,10 @@ def _not_replaying(facts: CheckFacts) -> Findings:
             says=f"the replay of synchronous standby {', '.join(names[:_SHOWN])} stands still: a commit with "
             "remote_apply waits for it",
             evidence=(
-                setting(facts, "synchronous_standby_names", "synchronous_commit"),
+                as_shown(facts, "synchronous_standby_names", "synchronous_commit"),
                 Evidence("the same position in two replies, with WAL to replay", f"{_VIEW}.replay_lsn, flush_lsn"),
             ),
-            fix=words(
+            fix=by_hand(
                 "On the standby: pg_wal_replay_resume() where the replay is paused; else end the query that holds it "
                 "up, or lower recovery_min_apply_delay."
             ),
@@ -303,7 +303,7 @@ def _failover(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.HIGH,
             says=f"no standby uses slot {', '.join(idle[:_SHOWN])}: subscribers whose slots fail over wait for it",
             evidence=(
-                setting(facts, "synchronized_standby_slots"),
+                as_shown(facts, "synchronized_standby_slots"),
                 Evidence(f"{', '.join(sorted(used & set(names))) or 'none'} in use", "pg_replication_slots.active_pid"),
             ),
             fix=replace(
@@ -344,7 +344,7 @@ def _receiving(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.HIGH,
             says=f"this standby does not stream: its receiver is {receiver.status or 'missing'}",
             evidence=(Evidence(receiver.status or "no WAL receiver", "pg_stat_wal_receiver.status"),),
-            fix=words("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that has been removed."),
+            fix=by_hand("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that has been removed."),
             subject="receiver",
         )
 
@@ -378,7 +378,7 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
                     "just failed"
                 ),
                 evidence=(Evidence(f"{worker.name}: no worker", "pg_stat_subscription.pid"),),
-                fix=words(
+                fix=by_hand(
                     "The server's log has the worker's error; max_logical_replication_workers limits how many run."
                 ),
                 subject=worker.name,

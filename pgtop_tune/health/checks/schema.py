@@ -11,11 +11,11 @@ from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quot
 from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold
-from pgtop_tune.health.conditions import Condition, of_kinds
+from pgtop_tune.health.conditions import ConditionKind, of_kinds
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import preloading, words
+from pgtop_tune.health.fixes import by_hand, preloading
 from pgtop_tune.health.questions import OBJECTS, RELATIONS, CatalogueCondition
-from pgtop_tune.health.rules import in_database, on_standby, setting, shortened
+from pgtop_tune.health.rules import as_shown, in_database, on_standby, shortened
 
 _TABLES: Final = "tables"
 _REWRITES: Final = "rewrites the tables under a lock, and writes them into the WAL"
@@ -54,7 +54,7 @@ def _part(row: CatalogueCondition) -> str:
     return f"{'.'.join(row.name)} {row.part}"
 
 
-NO_KEY: Final = Condition(
+NO_KEY: Final = ConditionKind(
     kind="no primary key",
     one="table has no primary key",
     several="tables have no primary key",
@@ -63,7 +63,7 @@ NO_KEY: Final = Condition(
     advice="ALTER TABLE … ADD PRIMARY KEY; with an existing unique index of columns that are NOT NULL: USING INDEX.",
     severity=Severity.INFO,
 )
-UNLOGGED: Final = Condition(
+UNLOGGED: Final = ConditionKind(
     kind="unlogged",
     one="table is unlogged",
     several="tables are unlogged",
@@ -73,7 +73,7 @@ UNLOGGED: Final = Condition(
     undo="ALTER TABLE {name} SET UNLOGGED;",
     remark=_REWRITES,
 )
-PARENT: Final = Condition(
+PARENT: Final = ConditionKind(
     kind="parent never analyzed",
     one="partitioned table was never analyzed",
     several="partitioned tables were never analyzed",
@@ -83,7 +83,7 @@ PARENT: Final = Condition(
     locks=False,
     remark="and again from time to time, as autovacuum does not",
 )
-NOT_VALID: Final = Condition(
+NOT_VALID: Final = ConditionKind(
     kind="not validated",
     one="constraint was never validated",
     several="constraints were never validated",
@@ -93,7 +93,7 @@ NOT_VALID: Final = Condition(
     remark="reads the table, and blocks neither reads nor writes; fails on rows that break it",
     named=_part,
 )
-KEY_OFF: Final = Condition(
+KEY_OFF: Final = ConditionKind(
     kind="foreign key off",
     one="trigger of a foreign key is off",
     several="triggers of foreign keys are off",
@@ -105,7 +105,7 @@ KEY_OFF: Final = Condition(
     severity=Severity.HIGH,
     named=lambda row: f"{'.'.join(row.name)} {row.detail}",
 )
-TRIGGER_OFF: Final = Condition(
+TRIGGER_OFF: Final = ConditionKind(
     kind="trigger off",
     one="trigger is off",
     several="triggers are off",
@@ -116,7 +116,7 @@ TRIGGER_OFF: Final = Condition(
     remark="rows that were written meanwhile lack its work",
     named=_part,
 )
-RULE_OFF: Final = Condition(
+RULE_OFF: Final = ConditionKind(
     kind="rule off",
     one="rule is off",
     several="rules are off",
@@ -126,7 +126,7 @@ RULE_OFF: Final = Condition(
     undo="ALTER TABLE {name} DISABLE RULE {part};",
     named=_part,
 )
-IDENTITY: Final = Condition(
+IDENTITY: Final = ConditionKind(
     kind="no replica identity",
     one="published table has no replica identity",
     several="published tables have no replica identity",
@@ -138,7 +138,7 @@ IDENTITY: Final = Condition(
     remark="a primary key is better: FULL writes all columns into the WAL",
     severity=Severity.HIGH,
 )
-RARELY: Final = Condition(
+RARELY: Final = ConditionKind(
     kind="rarely vacuumed",
     one="table has a limit of its own that keeps autovacuum away",
     several="tables have limits of their own that keep autovacuum away",
@@ -149,7 +149,7 @@ RARELY: Final = Condition(
     parts=_option,
     named=lambda row: f"{'.'.join(row.name)} {row.part}={row.detail}",
 )
-PREFIX: Final = Condition(
+PREFIX: Final = ConditionKind(
     kind="prefix of an index",
     one="index begins another one",
     several="indexes begin others",
@@ -163,7 +163,7 @@ PREFIX: Final = Condition(
     severity=Severity.INFO,
     named=lambda row: f"{'.'.join(row.name)} begins {row.part}",
 )
-_DEFINER: Final = Condition(
+_DEFINER: Final = ConditionKind(
     kind="security definer",
     one="SECURITY DEFINER function has no search_path",
     several="SECURITY DEFINER functions have no search_path",
@@ -184,7 +184,7 @@ _SUPERUSERS: Final = replace(
     so="functions that a caller puts in front run with all rights",
     severity=Severity.HIGH,
 )
-_OF_CALLERS: Final = Condition(
+_OF_CALLERS: Final = ConditionKind(
     kind="definer of callers",
     one="SECURITY DEFINER function of a superuser looks into pg_temp first",
     several="SECURITY DEFINER functions of superusers look into pg_temp first",
@@ -206,7 +206,7 @@ _WITHOUT_TEMP: Final = replace(
     remark="where the function names tables without their schema",
     severity=Severity.INFO,
 )
-_EVENT_OFF: Final = Condition(
+_EVENT_OFF: Final = ConditionKind(
     kind="event trigger off",
     one="event trigger is off",
     several="event triggers are off",
@@ -218,7 +218,7 @@ _EVENT_OFF: Final = Condition(
     severity=Severity.INFO,
     named=lambda row: f"{row.name[0]} on {row.part}",
 )
-_EVENT: Final = Condition(
+_EVENT: Final = ConditionKind(
     kind="event trigger",
     one="event trigger runs a function that is no superuser's",
     several="event triggers run functions that are no superusers'",
@@ -232,7 +232,7 @@ _EVENT: Final = Condition(
     severity=Severity.HIGH,
     named=lambda row: f"{row.name[0]} runs {row.part}",
 )
-_COLLATION: Final = Condition(
+_COLLATION: Final = ConditionKind(
     kind="collation",
     one="collation has another version than its indexes",
     several="collations have other versions than their indexes",
@@ -244,7 +244,7 @@ _COLLATION: Final = Condition(
     severity=Severity.HIGH,
     named=lambda row: f"{'.'.join(row.name)} {row.part}, now {row.detail}",
 )
-_OF_DATABASE: Final = Condition(
+_OF_DATABASE: Final = ConditionKind(
     kind="database collation",
     one="the database was made with another version of its collation",
     several="",
@@ -258,7 +258,7 @@ _OF_DATABASE: Final = Condition(
 )
 
 
-_NO_ENCODING: Final = Condition(
+_NO_ENCODING: Final = ConditionKind(
     kind="no encoding",
     one="the database has the encoding SQL_ASCII",
     several="",
@@ -313,7 +313,7 @@ def _not_loaded(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.WARNING,
             says=f"extension {name} is in {shortened(where, 3)}, but the server has "
             "not loaded its library: its functions fail",
-            evidence=(setting(facts, "shared_preload_libraries"), Evidence(name, "pg_extension.extname")),
+            evidence=(as_shown(facts, "shared_preload_libraries"), Evidence(name, "pg_extension.extname")),
             fix=preloading(library, name, " on the primary" if on_standby(facts) else ""),
             subject=name,
         )
@@ -330,7 +330,7 @@ def _column(row: CatalogueCondition) -> tuple[Sql, Sql]:
     return identifier(row.part), Sql("")
 
 
-_DEFAULT: Final = Condition(
+_DEFAULT: Final = ConditionKind(
     kind="default partition",
     one="default partition holds rows",
     several="default partitions hold rows",
@@ -341,7 +341,7 @@ _DEFAULT: Final = Condition(
     severity=Severity.INFO,
     named=lambda row: f"{'.'.join(row.name)} of {row.part}",
 )
-_NO_POLICY: Final = Condition(
+_NO_POLICY: Final = ConditionKind(
     kind="no policy",
     one="table has row security and no policy",
     several="tables have row security and no policy",
@@ -351,7 +351,7 @@ _NO_POLICY: Final = Condition(
     "with rights on it may see all.",
     severity=Severity.INFO,
 )
-_POLICY_OFF: Final = Condition(
+_POLICY_OFF: Final = ConditionKind(
     kind="row security off",
     one="table has policies or FORCE ROW LEVEL SECURITY, and its row security is off",
     several="tables have policies or FORCE ROW LEVEL SECURITY, and their row security is off",
@@ -360,7 +360,7 @@ _POLICY_OFF: Final = Condition(
     advice="ALTER TABLE … ENABLE ROW LEVEL SECURITY, after a look at which roles the policies let through; DROP POLICY "
     "and ALTER TABLE … NO FORCE ROW LEVEL SECURITY where no rows are to be hidden.",
 )
-_MANY_INDEXES: Final = Condition(
+_MANY_INDEXES: Final = ConditionKind(
     kind="many indexes",
     one="table has 15 or more indexes of one column",
     several="tables have 15 or more indexes of one column",
@@ -369,7 +369,7 @@ _MANY_INDEXES: Final = Condition(
     advice="Drop those that IDX-03 finds, and replace others by one index of columns that queries ask for together.",
     severity=Severity.INFO,
 )
-_FILLFACTOR: Final = Condition(
+_FILLFACTOR: Final = ConditionKind(
     kind="fillfactor",
     one="relation is filled to less than half",
     several="relations are filled to less than half",
@@ -382,7 +382,7 @@ _FILLFACTOR: Final = Condition(
     severity=Severity.INFO,
     named=lambda row: f"{'.'.join(row.name)} fillfactor={row.part}",
 )
-_NO_STATISTICS: Final = Condition(
+_NO_STATISTICS: Final = ConditionKind(
     kind="no statistics",
     one="column has SET STATISTICS 0",
     several="columns have SET STATISTICS 0",
@@ -405,7 +405,7 @@ def _large_objects(facts: CheckFacts, limits: Limits) -> Findings:
                 says=f"{database}: about {row.n_all} large objects: none is deleted with the row that names it, and "
                 "pg_dump and pg_upgrade handle each by itself",
                 evidence=(Evidence(f"about {row.n_all}", "pg_largeobject_metadata: pg_class.reltuples, n_live_tup"),),
-                fix=words(
+                fix=by_hand(
                     f"vacuumlo --dry-run {quoted(database)} counts those that no row names, without it they are "
                     "deleted; keep new ones in columns of type bytea."
                 ),

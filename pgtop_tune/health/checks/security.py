@@ -23,7 +23,7 @@ from pgtop_tune.health.check import (
     Threshold,
 )
 from pgtop_tune.health.facts import CheckFacts, Missing
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.questions import (
     DATABASE_STATE,
     ENCRYPTION,
@@ -34,7 +34,7 @@ from pgtop_tune.health.questions import (
     SUPERUSERS,
     HbaRule,
 )
-from pgtop_tune.health.rules import also_scoped, hidden, in_database, setting, shortened
+from pgtop_tune.health.rules import also_scoped, as_shown, hidden, in_database, shortened
 from pgtop_tune.metrics.server import client_backends
 
 _GROUP: Final = "security"
@@ -72,7 +72,7 @@ def _rules(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"{rule.place} ({_shown(rule)}): {says}",
             evidence=(
                 Evidence(f"{rule.place}: {_shown(rule)}", "pg_hba_file_rules.auth_method, address"),
-                setting(facts, "listen_addresses"),
+                as_shown(facts, "listen_addresses"),
             ),
             fix=_closed(rule),
             subject=rule.place,
@@ -95,7 +95,7 @@ def mapped_finding(login: MappedLogin, severity: Severity) -> Finding:
             Evidence(f"{line.map_name} {line.sys_name} {line.role_name}", IDENT.source),
             Evidence(f"{rule.place}: {_shown(rule)} map={rule.map}", "pg_hba_file_rules.options"),
         ),
-        fix=words(
+        fix=by_hand(
             f"{do} in {line.place}, then SELECT pg_reload_conf();", "Restore the line, and SELECT pg_reload_conf();"
         ),
         subject=login.subject,
@@ -106,8 +106,8 @@ def _closed(rule: HbaRule) -> Fix:
     line, reload = rule.place, "SELECT pg_reload_conf();"
     if rule.method in _IN_THE_CLEAR:
         # Only "password" has an own password in the server that scram-sha-256 could go by.
-        return words(f"Make {line} hostssl, then {reload}", f"Make it {rule.type} again, and {reload}")
-    return words(
+        return by_hand(f"Make {line} hostssl, then {reload}", f"Make it {rule.type} again, and {reload}")
+    return by_hand(
         f"Replace {rule.method} in {line} by scram-sha-256, then {reload}", f"Restore {rule.method}, and {reload}"
     )
 
@@ -152,7 +152,7 @@ def _md5(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says=f"password_encryption is {row.setting}: new passwords are stored in a form usable for login",
-            evidence=(setting(facts, "password_encryption"),),
+            evidence=(as_shown(facts, "password_encryption"),),
             fix=set_parameter(row, "scram-sha-256"),
             subject="password_encryption",
         )
@@ -185,7 +185,7 @@ def _new_password(role: str) -> Fix:
     remark = "with password_encryption scram-sha-256; its clients must support SCRAM"
     if not is_plain(role):
         # psql reads no U&"…" in the arguments of its own commands.
-        return words(f"ALTER ROLE {quoted(role)} PASSWORD with a new one, {remark}")
+        return by_hand(f"ALTER ROLE {quoted(role)} PASSWORD with a new one, {remark}")
     return Fix(
         do=composed("\\password {role}", role=identifier(role)),
         undo="-- the same again with the former password",
@@ -213,7 +213,7 @@ def _expiring(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.INFO if left_s is None or left_s < -within_s else Severity.WARNING,
             says=f"the password of role {role.name} {says}{_one_of_many(ends)}",
             evidence=(Evidence(f"{role.name}: valid until {role.valid_until}", EXPIRING.source),),
-            fix=words(
+            fix=by_hand(
                 f"Set a new password and a later end: \\password {quoted(role.name)} in psql, then ALTER ROLE "
                 f"{quoted(role.name)} VALID UNTIL; or NOLOGIN for a role without a use.",
                 composed(
@@ -234,7 +234,7 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.WARNING,
             says=f"{len(names)} superusers may log in: {', '.join(sorted(names)[:_SHOWN])}",
             evidence=(Evidence(f"{len(names)} roles", "pg_roles.rolsuper, rolcanlogin"),),
-            fix=words(
+            fix=by_hand(
                 "ALTER ROLE … NOSUPERUSER, with GRANT pg_monitor (17 and later: pg_maintain) where it is for that.",
                 "ALTER ROLE … SUPERUSER",
             ),
@@ -252,7 +252,7 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.WARNING,
             says=f"superuser {name} is connected from another machine",
             evidence=(Evidence(f"{name}: client_addr is not this machine's", "pg_stat_activity.client_addr"),),
-            fix=words("Give the application a role that owns its tables and nothing else."),
+            fix=by_hand("Give the application a role that owns its tables and nothing else."),
             subject=name,
         )
 
@@ -267,17 +267,17 @@ def _encryption(facts: CheckFacts, limits: Limits) -> Findings:
                 says=f"{counts.plain} of {counts.remote} sessions from other machines are not encrypted",
                 evidence=(
                     Evidence(f"{counts.plain} plain", "pg_stat_ssl.ssl, pg_stat_gssapi.encrypted"),
-                    setting(facts, "ssl"),
+                    as_shown(facts, "ssl"),
                 ),
-                fix=words("Make their lines of pg_hba.conf hostssl, and sslmode=verify-full on the clients' side."),
+                fix=by_hand("Make their lines of pg_hba.conf hostssl, and sslmode=verify-full on the clients' side."),
                 subject="sessions",
             )
     if not parameters.on("ssl") and _reachable(facts):
         yield Finding(
             severity=Severity.WARNING,
             says=f"ssl is off, and the server listens on {parameters.text('listen_addresses')}",
-            evidence=(setting(facts, "ssl", "listen_addresses"),),
-            fix=words(
+            evidence=(as_shown(facts, "ssl", "listen_addresses"),),
+            fix=by_hand(
                 f"{_certificates(parameters)}, then ALTER SYSTEM SET ssl = on; SELECT pg_reload_conf(); without them "
                 "the server does not start again.",
                 "ALTER SYSTEM RESET ssl; SELECT pg_reload_conf();",
@@ -336,8 +336,8 @@ def _listening(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.INFO,
             says=f"listen_addresses is {row.setting}: the server listens on every network of the machine",
-            evidence=(setting(facts, "listen_addresses", "port"),),
-            fix=words("List the addresses its clients use, or block other networks with a firewall."),
+            evidence=(as_shown(facts, "listen_addresses", "port"),),
+            fix=by_hand("List the addresses its clients use, or block other networks with a firewall."),
         )
 
 

@@ -8,13 +8,13 @@ from typing import Final
 from pgtop_tune.base.units import GB, MB
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded, thresholds
+from pgtop_tune.health.bounds import BadValue, bounded, thresholds
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, about_several
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
+from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import CONFIGURED, SCOPED
-from pgtop_tune.health.rules import Scoped, on_standby, scoped, scoped_finding, setting, shortened
+from pgtop_tune.health.rules import Scoped, as_shown, on_standby, scoped, scoped_finding, shortened
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.parameter_values import message_levels
 from pgtop_tune.model.postgres import Parameter
@@ -51,39 +51,39 @@ def _others_may_read(parameters: Parameters, row: Parameter) -> bool:
 
 
 _VISIBLE: Final = (
-    Bound("track_activities", "on", "pg_stat_activity does not show what sessions do", texts=("off",)),
-    Bound("track_activity_query_size", "1kB", "statements are cut before their condition", below=1024, unit="bytes"),
+    BadValue("track_activities", "on", "pg_stat_activity does not show what sessions do", texts=("off",)),
+    BadValue("track_activity_query_size", "1kB", "statements are cut before their condition", below=1024, unit="bytes"),
 )
 _MEMORY: Final = (
-    Bound(
+    BadValue(
         "maintenance_work_mem",
         "64MB",
         "index builds sort on disk, and vacuum reads indexes several times",
         below=64 * MB,
         unit="bytes",
     ),
-    Bound(
+    BadValue(
         "autovacuum_work_mem",
         "-1",
         "autovacuum reads the indexes of large tables several times",
         below=64 * MB,
         unit="bytes",
     ),
-    Bound(
+    BadValue(
         "temp_buffers",
         "8MB",
         "each session that uses temporary tables keeps that much until it ends",
         above=GB,
         unit="bytes",
     ),
-    Bound("hash_mem_multiplier", "2", "each hash of each session may take that many times work_mem", above=8),
-    Bound(
+    BadValue("hash_mem_multiplier", "2", "each hash of each session may take that many times work_mem", above=8),
+    BadValue(
         "dynamic_shared_memory_type",
         "posix",
         "parallel queries exchange rows through files of the data directory",
         texts=("mmap",),
     ),
-    Bound(
+    BadValue(
         "shared_memory_type",
         "mmap",
         "the kernel's limits for System V memory apply",
@@ -92,14 +92,14 @@ _MEMORY: Final = (
     ),
 )
 _PROCESSES_OWN: Final = (
-    Bound(
+    BadValue(
         "max_files_per_process",
         "1000",
         "a session with many relations closes and opens their files all the time",
         below=500,
         special=(),
     ),
-    Bound(
+    BadValue(
         "max_stack_depth",
         "2MB",
         "long expressions and deep views fail with an error",
@@ -109,50 +109,52 @@ _PROCESSES_OWN: Final = (
     ),
 )
 _BACKGROUND: Final = (
-    Bound("bgwriter_delay", "200ms", "backends write dirty buffers themselves between two rounds", above=1, unit="s"),
-    Bound("bgwriter_lru_multiplier", "2", "it writes fewer buffers than backends will need", below=1, special=()),
-    Bound("bgwriter_lru_maxpages", "100", "it stops after so few buffers of a round", below=50),
+    BadValue(
+        "bgwriter_delay", "200ms", "backends write dirty buffers themselves between two rounds", above=1, unit="s"
+    ),
+    BadValue("bgwriter_lru_multiplier", "2", "it writes fewer buffers than backends will need", below=1, special=()),
+    BadValue("bgwriter_lru_maxpages", "100", "it stops after so few buffers of a round", below=50),
 )
 _LINES: Final = (
-    Bound(
+    BadValue(
         "log_min_messages",
         "warning",
         "the log lacks warnings of the server, or errors as well",
         judged=lambda parameters, row: not _SILENT_LEVELS.isdisjoint(message_levels(row.setting)),
     ),
-    Bound(
+    BadValue(
         "log_min_error_statement",
         "error",
         "the log has errors without the statements that failed",
         texts=("log", "fatal", "panic"),
     ),
-    Bound("log_error_verbosity", "default", "the log lacks details and hints of errors", texts=("terse",)),
-    Bound(
+    BadValue("log_error_verbosity", "default", "the log lacks details and hints of errors", texts=("terse",)),
+    BadValue(
         "log_line_prefix",
         "%m [%p] %q%u@%d ",
         "lines of the log lack their time or their process",
         judged=_tells_too_little,
     ),
-    Bound("log_hostname", "off", "each new connection waits for the name server", texts=("on",)),
-    Bound(
+    BadValue("log_hostname", "off", "each new connection waits for the name server", texts=("on",)),
+    BadValue(
         "log_destination",
         "stderr",
         "only the collector writes these files, and logging_collector is off",
         judged=_has_no_collector,
     ),
-    Bound(
+    BadValue(
         "log_file_mode",
         "0600",
         "each user of the machine may read statements, and the data in them",
         judged=_others_may_read,
     ),
-    Bound(
+    BadValue(
         "log_rotation_age",
         "1d",
         "log_rotation_size is 0 as well, so one file grows until the disk is full",
         judged=_grows_forever,
     ),
-    Bound(
+    BadValue(
         "log_filename",
         "postgresql-%Y-%m-%d_%H%M%S.log",
         "with one name for ever, log_truncate_on_rotation never empties the file",
@@ -177,9 +179,9 @@ def _leaves_few(parameters: Parameters, row: Parameter) -> bool:
 
 
 _SESSION_LIMITS: Final = (
-    Bound("statement_timeout", "0", "dumps, VACUUM and index builds end with an error", below=1, unit="s"),
-    Bound("transaction_timeout", "0", "dumps, VACUUM and index builds lose their session", below=60, unit="s"),
-    Bound(
+    BadValue("statement_timeout", "0", "dumps, VACUUM and index builds end with an error", below=1, unit="s"),
+    BadValue("transaction_timeout", "0", "dumps, VACUUM and index builds lose their session", below=60, unit="s"),
+    BadValue(
         "temp_file_limit",
         "-1",
         "queries fail that sort a little more than work_mem",
@@ -187,16 +189,16 @@ _SESSION_LIMITS: Final = (
         unit="bytes",
         special=(-1.0,),
     ),
-    Bound(
+    BadValue(
         "reserved_connections",
         "0",
         "so few connections are left for all other roles that the server refuses them",
         judged=_leaves_few,
     ),
-    Bound(
+    BadValue(
         "lock_timeout", "0", "statements fail that only wait for a short update of the same row", below=0.1, unit="s"
     ),
-    Bound(
+    BadValue(
         "idle_in_transaction_session_timeout",
         "5min",
         "it ends transactions of clients that are only slow",
@@ -204,7 +206,7 @@ _SESSION_LIMITS: Final = (
         unit="s",
         limit="idle_in_transaction_low",
     ),
-    Bound(
+    BadValue(
         "idle_in_transaction_session_timeout",
         "5min",
         "a forgotten transaction keeps locks and dead rows for hours",
@@ -212,7 +214,7 @@ _SESSION_LIMITS: Final = (
         unit="s",
         limit="idle_in_transaction_high",
     ),
-    Bound(
+    BadValue(
         "idle_session_timeout",
         "0",
         "it ends sessions that a pool of connections keeps for later",
@@ -220,7 +222,7 @@ _SESSION_LIMITS: Final = (
         unit="s",
         severity=Severity.INFO,
     ),
-    Bound(
+    BadValue(
         "deadlock_timeout",
         "1s",
         "each short wait for a lock pays for a search for deadlocks",
@@ -228,7 +230,7 @@ _SESSION_LIMITS: Final = (
         unit="s",
         limit="deadlock_timeout_low",
     ),
-    Bound(
+    BadValue(
         "deadlock_timeout",
         "1s",
         "sessions in a deadlock hang that long, and log_lock_waits reports no shorter wait",
@@ -236,10 +238,10 @@ _SESSION_LIMITS: Final = (
         unit="s",
         limit="deadlock_timeout_high",
     ),
-    Bound(
+    BadValue(
         "max_locks_per_transaction", "64", "dumps and partitioned tables run out of shared memory for locks", below=64
     ),
-    Bound(
+    BadValue(
         "superuser_reserved_connections", "3", "with all connections in use, no operator gets in", below=1, special=()
     ),
 )
@@ -251,7 +253,7 @@ def _is_not_empty(parameters: Parameters, row: Parameter) -> bool:
 
 _SWITCHES: Final = (
     *(
-        Bound(name, better, says, texts=bad, severity=Severity.HIGH)
+        BadValue(name, better, says, texts=bad, severity=Severity.HIGH)
         for name, bad, better, says in (
             (
                 "session_replication_role",
@@ -264,7 +266,7 @@ _SWITCHES: Final = (
         )
     ),
     *(
-        Bound(name, better, says, texts=bad)
+        BadValue(name, better, says, texts=bad)
         for name, bad, better, says in (
             ("default_transaction_read_only", ("on",), "off", "writes fail unless a session asks for more"),
             (
@@ -289,25 +291,25 @@ _SWITCHES: Final = (
             ("check_function_bodies", ("off",), "on", "a function with a wrong body is made, and fails when it runs"),
         )
     ),
-    Bound(
+    BadValue(
         "gin_fuzzy_search_limit",
         "0",
         "searches with GIN indexes leave out rows at random, without a word",
         above=0,
         severity=Severity.HIGH,
     ),
-    Bound("extra_float_digits", "1", "clients read floating-point numbers with digits missing", below=0, special=()),
-    Bound(
+    BadValue("extra_float_digits", "1", "clients read floating-point numbers with digits missing", below=0, special=()),
+    BadValue(
         "debug_io_direct",
         "",
         "a developer option: the server reads and writes past the kernel's cache",
         judged=_is_not_empty,
     ),
     *(
-        Bound(name, "0", "each new connection waits, for a debugger to attach", above=0, unit="s")
+        BadValue(name, "0", "each new connection waits, for a debugger to attach", above=0, unit="s")
         for name in ("post_auth_delay", "pre_auth_delay")
     ),
-    Bound(
+    BadValue(
         "default_transaction_isolation",
         "read committed",
         "clients have to repeat transactions that fail to serialize",
@@ -331,7 +333,7 @@ def _switches_of_sessions(facts: CheckFacts, limits: Limits) -> Findings:
                 severity=Severity.WARNING,
                 says=f"{_PATH} is {line.setting}: {_HIDDEN}",
                 evidence=(Evidence(f"{_PATH}={line.setting}", CONFIGURED.source),),
-                fix=words(f"Leave pg_catalog out of it in {line.place}, then SELECT pg_reload_conf();"),
+                fix=by_hand(f"Leave pg_catalog out of it in {line.place}, then SELECT pg_reload_conf();"),
                 subject=_PATH,
             )
 
@@ -353,8 +355,8 @@ def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.INFO,
             says=f"no session has a limit by {', '.join(free)}",
-            evidence=(setting(facts, *free), Evidence("no role or database has one", "pg_db_role_setting")),
-            fix=words(
+            evidence=(as_shown(facts, *free), Evidence("no role or database has one", "pg_db_role_setting")),
+            fix=by_hand(
                 "Give the roles of applications limits: ALTER ROLE … SET statement_timeout = '1min', lock_timeout = "
                 "'10s'; ALTER SYSTEM SET temp_file_limit.",
                 "ALTER ROLE … RESET statement_timeout",
@@ -418,15 +420,15 @@ def _has_no_threshold(parameters: Parameters, row: Parameter) -> bool:
 
 
 _STARTS: Final = (
-    Bound(
+    BadValue(
         "autovacuum_naptime",
         "1min",
         "small busy tables are full of dead rows before autovacuum looks at them",
         above=300,
         unit="s",
     ),
-    Bound("autovacuum_max_workers", "3", "while one large table is vacuumed, no other one is", below=2, special=()),
-    Bound(
+    BadValue("autovacuum_max_workers", "3", "while one large table is vacuumed, no other one is", below=2, special=()),
+    BadValue(
         "autovacuum_max_workers",
         "3",
         "no more workers start than autovacuum_worker_slots allows",
@@ -434,7 +436,7 @@ _STARTS: Final = (
         special=(),
     ),
     *(
-        Bound(name, better, says, above=limit)
+        BadValue(name, better, says, above=limit)
         for name, limit, better, says in (
             ("autovacuum_vacuum_scale_factor", 0.2, "0.2", "that share of a large table is dead before it is vacuumed"),
             ("autovacuum_analyze_scale_factor", 0.2, "0.1", "that share of a large table changes before ANALYZE"),
@@ -445,7 +447,7 @@ _STARTS: Final = (
         )
     ),
     *(
-        Bound(
+        BadValue(
             name,
             "50",
             "its scale factor is 0 as well, so each round works on all tables with a changed row",
@@ -454,7 +456,7 @@ _STARTS: Final = (
         for name in ("autovacuum_vacuum_threshold", "autovacuum_analyze_threshold")
     ),
     *(
-        Bound(name, better, says, above=1_000_000_000, limit=f"{name}_high")
+        BadValue(name, better, says, above=1_000_000_000, limit=f"{name}_high")
         for name, better, says in (
             ("autovacuum_freeze_max_age", "200000000", "freezing begins with half of all transaction ids used"),
             (
@@ -465,7 +467,7 @@ _STARTS: Final = (
         )
     ),
     *(
-        Bound(
+        BadValue(
             name,
             better,
             "all tables are read again and again to freeze rows, at unplanned hours",
@@ -478,7 +480,7 @@ _STARTS: Final = (
         )
     ),
     *(
-        Bound(
+        BadValue(
             name,
             "1600000000",
             "vacuum drops its cost limits, and leaves indexes out, long before there is danger",
@@ -488,7 +490,7 @@ _STARTS: Final = (
         for name in _FAILSAFE
     ),
     *(
-        Bound(
+        BadValue(
             name,
             "1600000000",
             "vacuum hurries when too few ids are left for it to end in time",
@@ -497,9 +499,9 @@ _STARTS: Final = (
         )
         for name in _FAILSAFE
     ),
-    Bound("autovacuum_vacuum_insert_threshold", "1000", _NOT_FROZEN, texts=("-1",)),
+    BadValue("autovacuum_vacuum_insert_threshold", "1000", _NOT_FROZEN, texts=("-1",)),
     *(
-        Bound(
+        BadValue(
             name,
             "150000000",
             "VACUUM reads whole tables again and again, also where nothing has changed",
@@ -509,7 +511,7 @@ _STARTS: Final = (
         for name in _FULL_READS
     ),
     *(
-        Bound(
+        BadValue(
             name,
             "150000000",
             f"VACUUM takes 95 % of {forced} for it, and freezes shortly before it is forced to",
@@ -518,20 +520,20 @@ _STARTS: Final = (
         )
         for name, forced in _FULL_READS.items()
     ),
-    Bound(
+    BadValue(
         "vacuum_freeze_min_age",
         "50000000",
         "vacuum leaves nearly all rows unfrozen for the one that wraparound forces",
         above=200_000_000,
     ),
-    Bound(
+    BadValue(
         "autovacuum_vacuum_cost_delay",
         "2ms",
         "autovacuum reads and writes without a pause, whatever the load",
         texts=("0",),
         severity=Severity.INFO,
     ),
-    Bound(
+    BadValue(
         "vacuum_cost_delay",
         "0",
         "VACUUM and ANALYZE of sessions sleep, which is meant for autovacuum",

@@ -9,8 +9,8 @@ from pgtop_tune.base.units import GB, about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Language, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
-from pgtop_tune.health.rules import advised, on_standby, setting
+from pgtop_tune.health.fixes import by_hand
+from pgtop_tune.health.rules import advised, as_shown, on_standby
 from pgtop_tune.model.replication import Slot, SlotSample
 
 _GROUP: Final = "replication slots"
@@ -37,7 +37,7 @@ def _drop(facts: CheckFacts, slot: Slot) -> Fix:
 
 def _catch_up(slot: Slot) -> Fix:
     """Return words for a slot in use: the server refuses to drop it, and its consumer may still catch up."""
-    return words(
+    return by_hand(
         f"Find out why the consumer of {slot.slot_name} (process {slot.active_pid} here) falls behind; a larger "
         "max_slot_wal_keep_size gives it time, if the WAL disk has space."
     )
@@ -56,7 +56,7 @@ def _copied(facts: CheckFacts, slot: Slot) -> bool:
 
 
 def _not_here(slot: Slot) -> Fix:
-    return words(
+    return by_hand(
         f"Find out on the primary why the consumer of {slot.slot_name} falls behind: this slot is a copy of the "
         "primary's, which no statement drops on a standby."
     )
@@ -124,7 +124,7 @@ def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
         severity=Severity.WARNING,
         says=f"max_slot_wal_keep_size is -1: {_any(len(slots))} may fill the WAL disk and stop the server",
         evidence=(
-            setting(facts, "max_slot_wal_keep_size"),
+            as_shown(facts, "max_slot_wal_keep_size"),
             Evidence(f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'}", f"{_VIEW}.slot_name"),
         ),
         fix=advised(facts, "max_slot_wal_keep_size"),

@@ -23,9 +23,9 @@ from pgtop_tune.health.check import (
     Unknown,
 )
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, with_lock_timeout, words
+from pgtop_tune.health.fixes import by_hand, set_parameter, with_lock_timeout
 from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
-from pgtop_tune.health.rules import advice_facts, advised, advised_or, in_database, now_ms, setting
+from pgtop_tune.health.rules import advice_facts, advised, advised_or, as_shown, in_database, now_ms
 from pgtop_tune.metrics.vacuum import age, multixact_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
@@ -48,13 +48,13 @@ def _switches(facts: CheckFacts, limits: Limits) -> Findings:
             yield Finding(
                 severity=Severity.CRITICAL,
                 says=f"{name} is off: {says}",
-                evidence=(setting(facts, name),),
+                evidence=(as_shown(facts, name),),
                 fix=advised_or(facts, name, "on"),
                 subject=name,
             )
 
 
-class _Clock(Struct, frozen=True):
+class _IdKind(Struct, frozen=True):
     """Transactions, or multixacts.
 
     Attributes:
@@ -70,10 +70,10 @@ class _Clock(Struct, frozen=True):
     of_table: Callable[[TableState], int | None]
 
 
-_XIDS: Final = _Clock(
+_XIDS: Final = _IdKind(
     "transactions", "datfrozenxid", lambda all, row: age(all.next_xid, row.frozen_xid), lambda table: table.xid_age
 )
-_MULTIXACTS: Final = _Clock(
+_MULTIXACTS: Final = _IdKind(
     "multixacts",
     "datminmxid",
     lambda all, row: multixact_age(all.next_multixact, row.min_multixact),
@@ -89,7 +89,7 @@ _INVALID: Final = -2
 """pg_database.datconnlimit of a database that DROP DATABASE did not remove whole."""
 
 
-def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Findings]:
+def _wraparound(clock: _IdKind) -> Callable[[CheckFacts, Limits], Findings]:
     def look(facts: CheckFacts, limits: Limits) -> Findings:
         sample = facts.have(needs.DATABASE_LIMITS)
         closed = {row.name for row in sample.databases if not row.allows_connections}
@@ -119,7 +119,7 @@ def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Findings]:
     return look
 
 
-def _oldest(facts: CheckFacts, clock: _Clock, database: str, age: int) -> TableState | None:
+def _oldest(facts: CheckFacts, clock: _IdKind, database: str, age: int) -> TableState | None:
     """Return the table that holds the database back; None where it is a catalogue or a TOAST table."""
     tables = TABLES.of(facts)
     if isinstance(tables, Unavailable):
@@ -129,14 +129,14 @@ def _oldest(facts: CheckFacts, clock: _Clock, database: str, age: int) -> TableS
     return oldest if oldest is not None and (clock.of_table(oldest) or 0) >= _NEARLY * age else None
 
 
-def _warned(clock: _Clock, n_left: int, warns_with: int) -> tuple[Evidence, ...]:
+def _warned(clock: _IdKind, n_left: int, warns_with: int) -> tuple[Evidence, ...]:
     if n_left >= warns_with:
         return ()
     says = f"{n_left} {clock.noun} left, fewer than {warns_with}: the server warns at every new one"
     return (Evidence(says, "the server's own limit, by its major"),)
 
 
-def _of_table(clock: _Clock, table: TableState | None) -> tuple[Evidence, ...]:
+def _of_table(clock: _IdKind, table: TableState | None) -> tuple[Evidence, ...]:
     if table is None:
         return ()
     says = f"{table.schema}.{table.name}: {clock.of_table(table)} {clock.noun}"
@@ -156,7 +156,7 @@ def _freeze(database: str, table: TableState | None) -> Fix:
 
 def _drop_invalid(database: str) -> Fix:
     """Return words for a database that takes neither connections nor ALTER DATABASE."""
-    return words(
+    return by_hand(
         f"{quoted(database)} is the leftover of an interrupted DROP DATABASE, and accepts no connections: "
         + composed("DROP DATABASE {database};", database=identifier(database))
     )
@@ -166,7 +166,7 @@ def _freeze_closed(database: str) -> Fix:
     """Return words for a closed database, such as template0, which autovacuum freezes all the same."""
     allow = "ALTER DATABASE {database} ALLOW_CONNECTIONS {allow};"
     opened, closed = (composed(allow, database=identifier(database), allow=Sql(word)) for word in ("true", "false"))
-    return words(
+    return by_hand(
         f"{quoted(database)} takes no connections: autovacuum freezes it by itself; find out why it did not (VAC-01, "
         f"TXN-04). Manually: {opened} then in that database VACUUM (FREEZE, VERBOSE); and from another one {closed}",
         closed,
@@ -202,7 +202,7 @@ def _workers(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.INFO,
             says=f"{workers} autovacuum workers on {machine.cores} processors: large tables can keep all of them busy",
             evidence=(
-                setting(facts, "autovacuum_max_workers"),
+                as_shown(facts, "autovacuum_max_workers"),
                 Evidence(f"{machine.cores} processors", "/proc/stat, cpu.max"),
             ),
             fix=advised(facts, "autovacuum_max_workers"),
@@ -212,8 +212,8 @@ def _workers(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says=f"{workers} autovacuum workers share one cost limit: each of them becomes slower",
-            evidence=(setting(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
-            fix=words("Raise autovacuum_vacuum_cost_limit with the number of workers, or use fewer."),
+            evidence=(as_shown(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
+            fix=by_hand("Raise autovacuum_vacuum_cost_limit with the number of workers, or use fewer."),
             subject="workers",
         )
 
@@ -235,7 +235,7 @@ def _speed(facts: CheckFacts, limits: Limits) -> Findings:
                 f"autovacuum may dirty {per_s / 2**20:.1f} MB/s at most, all workers together: it falls behind any load"
             ),
             evidence=(
-                setting(facts, "autovacuum_vacuum_cost_limit", "vacuum_cost_limit", "autovacuum_vacuum_cost_delay"),
+                as_shown(facts, "autovacuum_vacuum_cost_limit", "vacuum_cost_limit", "autovacuum_vacuum_cost_delay"),
                 Evidence(f"{per_s:.0f} bytes/s", "cost limit ÷ vacuum_cost_page_dirty ÷ delay × block_size"),
             ),
             fix=set_parameter(parameters.row("autovacuum_vacuum_cost_delay"), "2ms")

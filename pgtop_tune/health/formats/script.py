@@ -20,7 +20,7 @@ from pgtop_tune.base.paths import new_file, private, state_dir
 from pgtop_tune.base.safe_text import one_line, printable
 from pgtop_tune.health.check import Check, Finding, Fix, Severity
 from pgtop_tune.health.formats.for_people import about, accepted_words
-from pgtop_tune.health.report import Report, Result
+from pgtop_tune.health.report import CheckResult, Report
 
 _REASON: Final = "pgtop-tune check"
 
@@ -128,7 +128,7 @@ def write_script(report: Report, findings: Sequence[tuple[Check, Finding]]) -> P
     Raises:
         UsageProblem: It cannot be written.
     """
-    of_them = replace(report, results=tuple(Result(check, (finding,)) for check, finding in findings))
+    of_them = replace(report, results=tuple(CheckResult(check, (finding,)) for check, finding in findings))
     text = "\n".join((*script_lines(of_them, Severity.INFO), ""))
     at = datetime.fromtimestamp(report.at_ms / 1000, tz=UTC).astimezone()
     directory = state_dir() / _DIRECTORY

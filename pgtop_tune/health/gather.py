@@ -206,8 +206,7 @@ class _MachineView:
 
     async def machine(self, server: ServerFacts, frame: Frame) -> MachineDetails | Unavailable:
         """Return the machine's settings."""
-        pid = server.postmaster_pid
-        data = server.data_directory or (self._local.working_directory(pid) if pid is not None else None)
+        pid, data = server.postmaster_pid, self._data_directory(server)
         sample = sections.disks(frame)
         disks = (
             {} if isinstance(sample, Unavailable) else {disk.name: disk.stacked for disk in sample.disks if disk.roles}
@@ -225,9 +224,12 @@ class _MachineView:
         """Return the backups that backup tools know of this server."""
         if not server.local:
             return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine, whose tools are not asked")
-        pid = server.postmaster_pid
-        data = server.data_directory or (self._local.working_directory(pid) if pid is not None else None)
+        data = self._data_directory(server)
         return await backup_tools(Path(data) if data else None)
+
+    def _data_directory(self, server: ServerFacts) -> str | None:
+        pid = server.postmaster_pid
+        return server.data_directory or (self._local.working_directory(pid) if pid is not None else None)
 
     def close(self) -> None:
         self._sampler.close()

@@ -80,7 +80,7 @@ class _Target(Struct, frozen=True):
     server: ServerFacts
     parameters: needs.Parameters
     pace: Pace
-    own: OwnSessions
+    own_sessions: OwnSessions
 
 
 _Part = Callable[[_Target], Awaitable[tuple[MeasuredLimit, ...] | Unavailable]]
@@ -135,7 +135,9 @@ async def measure(conninfo: ConnInfo, facts: CheckFacts, pace: Pace | None = Non
         server, parameters = facts.have(needs.SERVER), needs.parameters(facts)
     except Missing as problem:
         return Measured((), (("everything", str(problem.reason)),))
-    target = _Target(conninfo=conninfo, server=server, parameters=parameters, pace=pace or Pace(), own=OwnSessions())
+    target = _Target(
+        conninfo=conninfo, server=server, parameters=parameters, pace=pace or Pace(), own_sessions=OwnSessions()
+    )
     limits: list[MeasuredLimit] = []
     missing: list[tuple[str, str]] = []
     loop = asyncio.get_running_loop()
@@ -264,7 +266,7 @@ async def _commits(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
     limits = []
     for sessions in (1, TOGETHER):
         waits = target.parameters.text("synchronous_commit")
-        commits = await measure_commits(target.conninfo, target.own, sessions, target.pace.commits_s, waits)
+        commits = await measure_commits(target.conninfo, target.own_sessions, sessions, target.pace.commits_s, waits)
         if doubt := unsteady("commits", commits.rates, target.pace.commits_s):
             return Unavailable(Reason.FAILED, doubt)
         plural = "s" if sessions > 1 else ""
@@ -282,7 +284,7 @@ async def _commits(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
 
 
 async def _round_trips(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
-    round_trips = await measure_round_trips(target.conninfo, target.own, target.pace.round_trips_s)
+    round_trips = await measure_round_trips(target.conninfo, target.own_sessions, target.pace.round_trips_s)
     says = f"an empty statement has a round trip of {number(round_trips.median_ms, 3)} ms"
     return (
         MeasuredLimit(

@@ -164,10 +164,10 @@ def by_id(word: str) -> Check:
     Raises:
         UsageProblem: There is none; with the nearest.
     """
-    found = next((check for check in CHECKS if check.id.lower() == word.strip().lower()), None)
-    if found is None:
-        raise _no_check(word)
-    return found
+    for check in CHECKS:
+        if check.id.lower() == word.strip().lower():
+            return check
+    raise _no_check(word)
 
 
 def _no_check(word: str) -> UsageProblem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -91,6 +91,36 @@ def value_is(
             )
 
     return look
+
+
+def value_finding(
+    facts: CheckFacts,
+    row: Parameter,
+    says: str,
+    fix: Fix,
+    *,
+    severity: Severity = Severity.WARNING,
+    beside: Sequence[str] = (),
+    subject: str | None = None,
+) -> Finding:
+    """Return the finding that a parameter has this value.
+
+    Args:
+        facts: Facts of the check.
+        row: The parameter.
+        says: The consequence.
+        fix: Its fix.
+        severity: Of the finding.
+        beside: Further parameters of the evidence.
+        subject: None for the parameter's name.
+    """
+    return Finding(
+        severity=severity,
+        says=f"{row.name} is {row.shown}: {says}",
+        evidence=(as_shown(facts, row.name, *beside),),
+        fix=fix,
+        subject=row.name if subject is None else subject,
+    )
 
 
 def now_ms(facts: CheckFacts) -> int:

@@ -23,7 +23,7 @@ from pgtop_tune.health.check import (
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS, CONFIGURED
-from pgtop_tune.health.rules import ON_STANDBY, as_shown, now_ms, on_standby
+from pgtop_tune.health.rules import ON_STANDBY, as_shown, now_ms, on_standby, value_finding
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backups import BackupCatalogue, ToolBackup
 from pgtop_tune.model.postgres import Parameter
@@ -100,21 +100,11 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
         yield Unknown(ON_STANDBY)
         return
     if parameters.text("wal_level") == "minimal":
-        yield Finding(
-            severity=Severity.WARNING,
-            says="wal_level is minimal: the server supports no archive, no base backup and no standby",
-            evidence=(as_shown(facts, "wal_level"),),
-            fix=set_parameter(parameters.row("wal_level"), "replica"),
-            subject="wal_level",
-        )
+        row, says = parameters.row("wal_level"), "the server supports no archive, no base backup and no standby"
+        yield value_finding(facts, row, says, set_parameter(row, "replica"))
     elif parameters.text("archive_mode") == "off":
-        yield Finding(
-            severity=Severity.WARNING,
-            says="archive_mode is off: the data can only be restored to the time of a backup",
-            evidence=(as_shown(facts, "archive_mode", "wal_level"),),
-            fix=_archive_mode(parameters),
-            subject="archive_mode",
-        )
+        row, says = parameters.row("archive_mode"), "the data can only be restored to the time of a backup"
+        yield value_finding(facts, row, says, _archive_mode(parameters), beside=("wal_level",))
     elif len(_archivers(parameters)) > 1 and needs.major(facts) >= _ONE_ARCHIVER_SINCE:
         yield Finding(
             severity=Severity.HIGH,
@@ -343,21 +333,11 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
             subject="age",
         )
     elif 0 < parameters.number("archive_timeout") < limits["timeout"]:
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"archive_timeout is {timeout.shown}: each time a whole segment is archived, full or not",
-            evidence=(as_shown(facts, "archive_timeout"),),
-            fix=set_parameter(timeout, _EVERY),
-            subject="archive_timeout",
-        )
+        says = "each time a whole segment is archived, full or not"
+        yield value_finding(facts, timeout, says, set_parameter(timeout, _EVERY))
     elif parameters.number("archive_timeout") == 0:
-        yield Finding(
-            severity=Severity.INFO,
-            says="archive_timeout is 0: a quiet server archives its last commits when 16 MB are full, hours later",
-            evidence=(as_shown(facts, "archive_timeout"),),
-            fix=_timeout(timeout, parameters),
-            subject="archive_timeout",
-        )
+        says = "a quiet server archives its last commits when 16 MB are full, hours later"
+        yield value_finding(facts, timeout, says, set_parameter(timeout, _EVERY), severity=Severity.INFO)
 
 
 def _timeout(row: Parameter, parameters: needs.Parameters) -> Fix:

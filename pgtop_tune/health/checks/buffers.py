@@ -12,7 +12,7 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, set_parameter
-from pgtop_tune.health.rules import as_shown, counted, counted_s, too_young
+from pgtop_tune.health.rules import as_shown, counted, counted_s, too_young, value_finding
 from pgtop_tune.model.absence import Unavailable
 
 _GROUP: Final = "background writer"
@@ -105,13 +105,11 @@ def _halted(facts: CheckFacts, limits: Limits) -> Findings:
     checkpoints, parameters = facts.have(needs.CHECKPOINTS), needs.parameters(facts)
     pages, delay_s = parameters.whole("bgwriter_lru_maxpages"), parameters.number("bgwriter_delay")
     if pages == 0:
-        yield Finding(
-            severity=Severity.WARNING,
-            says="bgwriter_lru_maxpages is 0: the background writer cleans nothing, backends do it while they work",
-            evidence=(as_shown(facts, "bgwriter_lru_maxpages"),),
-            fix=set_parameter(parameters.row("bgwriter_lru_maxpages"), "100"),
-            subject="off",
+        row, says = (
+            parameters.row("bgwriter_lru_maxpages"),
+            "the background writer cleans nothing, backends do it while they work",
         )
+        yield value_finding(facts, row, says, set_parameter(row, "100"), subject="off")
         return
     seconds = counted_s(facts, checkpoints.stats_reset_ms)
     young = too_young(seconds)

@@ -35,6 +35,7 @@ from pgtop_tune.health.rules import (
     in_database,
     on_standby,
     shortened,
+    value_finding,
 )
 from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
@@ -251,16 +252,11 @@ def _terminate(pid: int) -> Fix:
 
 
 def _timeout(facts: CheckFacts, limits: Limits) -> Findings:
-    parameters = needs.parameters(facts)
-    if parameters.number("idle_in_transaction_session_timeout") == 0:
-        yield Finding(
-            severity=Severity.INFO,
-            says="idle_in_transaction_session_timeout is 0: a client that hangs in a transaction holds locks and "
-            "dead rows "
-            "forever",
-            evidence=(as_shown(facts, "idle_in_transaction_session_timeout"),),
-            fix=advised_or(facts, "idle_in_transaction_session_timeout", "5min"),
-        )
+    row = needs.parameters(facts).row("idle_in_transaction_session_timeout")
+    if needs.parameters(facts).number(row.name) == 0:
+        says = "a client that hangs in a transaction holds locks and dead rows forever"
+        fix = advised_or(facts, row.name, "5min")
+        yield value_finding(facts, row, says, fix, severity=Severity.INFO, subject="")
 
 
 def _idle(facts: CheckFacts, limits: Limits) -> Findings:

@@ -25,6 +25,7 @@ from pgtop_tune.health.rules import (
     on_standby,
     scoped,
     scoped_finding,
+    value_finding,
     value_is,
 )
 from pgtop_tune.model.parameter_values import message_levels
@@ -65,12 +66,8 @@ _DISTORTS: Final = "each of its statements writes to the log, and waits for it"
 def _log_statement(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("log_statement")
     if row.setting in _STATEMENTS:
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"log_statement is {row.setting}: {_DISTORTS}",
-            evidence=(as_shown(facts, "log_statement", "log_destination"),),
-            fix=set_parameter(row, "ddl"),
-        )
+        fix = set_parameter(row, "ddl")
+        yield value_finding(facts, row, _DISTORTS, fix, beside=("log_destination",), subject="")
     for assignment in scoped(facts, {"log_statement"}):
         if assignment.value.lower() in _STATEMENTS:
             yield scoped_finding(assignment, Severity.WARNING, _DISTORTS)
@@ -87,22 +84,13 @@ def _log_duration(facts: CheckFacts, limits: Limits) -> Findings:
             or (sampled and parameters.number("log_statement_sample_rate") == 0)
         ):
             continue
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"{name} is {parameters.shown(name)}: under load most statements are logged",
-            evidence=(as_shown(facts, name, "log_destination"),),
-            fix=set_parameter(parameters.row(name), "-1") if sampled else advised_or(facts, name, "1s"),
-            subject=name,
-        )
-    if parameters.find(_SAMPLED) is not None and parameters.number(_SAMPLED) > limits["share"]:
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"{_SAMPLED} is {parameters.shown(_SAMPLED)}: each statement of that share of all "
-            "transactions is logged",
-            evidence=(as_shown(facts, _SAMPLED, "log_destination"),),
-            fix=set_parameter(parameters.row(_SAMPLED), "0"),
-            subject=_SAMPLED,
-        )
+        row = parameters.row(name)
+        fix = set_parameter(row, "-1") if sampled else advised_or(facts, name, "1s")
+        yield value_finding(facts, row, "under load most statements are logged", fix, beside=("log_destination",))
+    rate = parameters.find(_SAMPLED)
+    if rate is not None and parameters.number(_SAMPLED) > limits["share"]:
+        says, fix = "each statement of that share of all transactions is logged", set_parameter(rate, "0")
+        yield value_finding(facts, rate, says, fix, beside=("log_destination",))
 
 
 def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
@@ -122,13 +110,8 @@ def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
             subject="log_timing",
         )
     if parameters.number("auto_explain.log_min_duration") < limits["seconds"]:
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"auto_explain.log_min_duration is {limit.shown}: under load most plans are logged",
-            evidence=(as_shown(facts, "auto_explain.log_min_duration"),),
-            fix=set_parameter(limit, "1s"),
-            subject="log_min_duration",
-        )
+        says, fix = "under load most plans are logged", set_parameter(limit, "1s")
+        yield value_finding(facts, limit, says, fix, subject="log_min_duration")
 
 
 def _io_timing(facts: CheckFacts, limits: Limits) -> Findings:
@@ -178,13 +161,8 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
             yield scoped_finding(assignment, Severity.INFO, "pg_stat_statements counts none of its statements")
     planning = parameters.find("pg_stat_statements.track_planning")
     if planning is not None and planning.setting == "on":
-        yield Finding(
-            severity=Severity.WARNING,
-            says="pg_stat_statements.track_planning is on: sessions with the same statement wait for its one entry",
-            evidence=(as_shown(facts, "pg_stat_statements.track_planning"),),
-            fix=set_parameter(planning, "off"),
-            subject="track_planning",
-        )
+        says = "sessions with the same statement wait for its one entry"
+        yield value_finding(facts, planning, says, set_parameter(planning, "off"), subject="track_planning")
     yield from _created_nowhere(facts, parameters)
 
 
@@ -242,13 +220,8 @@ def _log_too_little(facts: CheckFacts, limits: Limits) -> Findings:
     for name, wrong, better, tells in _HELPFUL:
         row = parameters.find(name)
         if row is not None and wrong(row):
-            yield Finding(
-                severity=Severity.INFO,
-                says=f"{name} is {row.shown}: the log lacks {tells}",
-                evidence=(as_shown(facts, name),),
-                fix=advised_or(facts, name, better),
-                subject=name,
-            )
+            fix = advised_or(facts, name, better)
+            yield value_finding(facts, row, f"the log lacks {tells}", fix, severity=Severity.INFO)
 
 
 _SLOW: Final = (Threshold("seconds", 0.1, "s", "a limit below this logs most statements under load"),)

@@ -10,7 +10,15 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, 
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import advice_facts, advised_or, also_scoped, as_shown, scoped, scoped_finding
+from pgtop_tune.health.rules import (
+    advice_facts,
+    advised_or,
+    also_scoped,
+    as_shown,
+    scoped,
+    scoped_finding,
+    value_finding,
+)
 from pgtop_tune.model.machine import Workload
 
 _GROUP: Final = "planner"
@@ -34,8 +42,7 @@ def _random(facts: CheckFacts, limits: Limits) -> Findings:
         yield Finding(
             severity=Severity.WARNING,
             says=f"random_page_cost is {cost:g} on flash ({', '.join(queue.name for queue in queues)}): indexes "
-            "look more "
-            "expensive than they are",
+            "look more expensive than they are",
             evidence=(
                 as_shown(facts, "random_page_cost", "seq_page_cost"),
                 Evidence(
@@ -51,11 +58,14 @@ def _jit(facts: CheckFacts, limits: Limits) -> Findings:
     advice = advice_facts(facts)
     reports = advice is not None and advice.workload is Workload.OLAP
     if parameters.on("jit") and parameters.number("jit_above_cost") >= 0 and not reports:
-        yield Finding(
+        yield value_finding(
+            facts,
+            parameters.row("jit"),
+            "a wrong estimate makes a short query pay tens of milliseconds for compiling",
+            advised_or(facts, "jit", "off"),
             severity=Severity.INFO,
-            says="jit is on: a wrong estimate makes a short query pay tens of milliseconds for compiling",
-            evidence=(as_shown(facts, "jit", "jit_above_cost"),),
-            fix=advised_or(facts, "jit", "off"),
+            beside=("jit_above_cost",),
+            subject="",
         )
 
 
@@ -67,13 +77,7 @@ def _enabled(facts: CheckFacts, limits: Limits) -> Findings:
         names.add(shown_row.name)
         row = parameters.row(shown_row.name)
         if row.setting == "off" and row.boot_val == "on":
-            yield Finding(
-                severity=Severity.WARNING,
-                says=f"{row.name} is off: all queries of all sessions run without it",
-                evidence=(as_shown(facts, row.name),),
-                fix=set_parameter(row, "on"),
-                subject=row.name,
-            )
+            yield value_finding(facts, row, "all queries of all sessions run without it", set_parameter(row, "on"))
     for assignment in scoped(facts, names):
         if assignment.is_off:
             yield scoped_finding(assignment, Severity.WARNING, "all its queries run without it")

@@ -34,7 +34,7 @@ from pgtop_tune.health.questions import (
     SUPERUSERS,
     HbaRule,
 )
-from pgtop_tune.health.rules import also_scoped, as_shown, hidden, in_database, shortened
+from pgtop_tune.health.rules import also_scoped, as_shown, hidden, in_database, shortened, value_finding
 from pgtop_tune.metrics.server import client_backends
 
 _GROUP: Final = "security"
@@ -149,13 +149,8 @@ def _network(rule: HbaRule) -> str:
 def _md5(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("password_encryption")
     if row.setting != "scram-sha-256":
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"password_encryption is {row.setting}: new passwords are stored in a form usable for login",
-            evidence=(as_shown(facts, "password_encryption"),),
-            fix=set_parameter(row, "scram-sha-256"),
-            subject="password_encryption",
-        )
+        says = "new passwords are stored in a form usable for login"
+        yield value_finding(facts, row, says, set_parameter(row, "scram-sha-256"))
     names = [role.name for _, role in facts.have(PASSWORDS)]
     end = _future_of_md5(facts)
     for name in names[:_SHOWN]:

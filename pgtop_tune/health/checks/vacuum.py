@@ -25,7 +25,7 @@ from pgtop_tune.health.check import (
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, set_parameter, with_lock_timeout
 from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
-from pgtop_tune.health.rules import advice_facts, advised, advised_or, as_shown, in_database, now_ms
+from pgtop_tune.health.rules import advice_facts, advised, advised_or, as_shown, in_database, now_ms, value_finding
 from pgtop_tune.metrics.vacuum import age, multixact_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
@@ -45,13 +45,8 @@ def _switches(facts: CheckFacts, limits: Limits) -> Findings:
     }
     for name, says in consequence.items():
         if not parameters.on(name):
-            yield Finding(
-                severity=Severity.CRITICAL,
-                says=f"{name} is off: {says}",
-                evidence=(as_shown(facts, name),),
-                fix=advised_or(facts, name, "on"),
-                subject=name,
-            )
+            row, fix = parameters.row(name), advised_or(facts, name, "on")
+            yield value_finding(facts, row, says, fix, severity=Severity.CRITICAL)
 
 
 class _IdKind(Struct, frozen=True):

@@ -179,7 +179,7 @@ def verdict(report: Report, fail_on: Severity | None, *, strict: bool) -> str:
     if against:
         return f"NO-GO: {'; '.join(against)}"
     new = "new " if report.compared_with else ""
-    what = "nothing counts against it" if fail_on is None else f"no {new}finding at {fail_on.value} or worse"
+    outcome = "nothing counts against it" if fail_on is None else f"no {new}finding at {fail_on.value} or worse"
     besides = (
         (report.n_known, f"{report.n_known} known from {one_line(report.compared_with)}"),
         (len(report.accepted), f"{len(report.accepted)} accepted"),
@@ -190,7 +190,7 @@ def verdict(report: Report, fail_on: Severity | None, *, strict: bool) -> str:
         ),
         *((1, f"with {name}") for name, _ in report.changed),
     )
-    return "; ".join((f"GO: {what}", *(text for number, text in besides if number)))
+    return "; ".join((f"GO: {outcome}", *(text for number, text in besides if number)))
 
 
 def _chapters(report: Report, fail_on: Severity | None, strict: bool) -> Iterator[Chapter]:

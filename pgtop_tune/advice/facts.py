@@ -43,7 +43,7 @@ class Machine(Struct, frozen=True, kw_only=True):
         commit_limit_bytes: CommitLimit.
         huge_page_bytes: The kernel's default size of huge pages.
         pools: Of huge pages, one of each size.
-        numa_nodes: How many there are.
+        numa_nodes: Number of nodes.
         live: Values now, by name of the setting.
         disks: The disks of the server's directories.
     """
@@ -71,8 +71,8 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         major: Major version of the server.
         ram_bytes: Memory it may use: of the machine, or the limit of its cgroup where that is less.
         cores: Processors it may use.
-        disk: What the data directory lies on.
-        workload: What the server is for.
+        disk: Kind of disk of the data directory.
+        workload: Purpose of the server.
         data_bytes: Size of all databases.
         in_recovery: It is a standby: some values must be no lower than its primary's.
         sessions: Of clients, now.
@@ -96,13 +96,13 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         slot_bytes: WAL that the slot furthest behind keeps.
         wal_buffers_bytes: As set; 0 where the server chooses.
         running_wal_buffers_bytes: Of the running server.
-        wal_buffers_full_per_s: How often they were full since the counters began.
-        clock_ns: What reading the clock costs, measured.
+        wal_buffers_full_per_s: Rate at which they were full since the counters began.
+        clock_ns: Measured time of reading the clock.
         wal_segment_bytes: Of this cluster.
         block_bytes: Of this server: BLCKSZ.
         page_bytes: Of memory that is not in huge pages.
         wal_bytes_per_s: Measured under the load that counts.
-        wal_rate_source: Where that rate is from.
+        wal_rate_source: Source of that rate.
         wal_disk_bytes: Size of the file system of pg_wal.
         started_with: Parameters that were given when the server was started: no advice changes them.
         machine: None where its settings cannot be changed, as those of another machine.
@@ -175,7 +175,7 @@ class Advice(Struct, frozen=True):
         value: As one types it; None where there is nothing to start from but what is set.
         because: The reasoning, with the numbers it stands on. One or two sentences.
         low, high: Bounds for a search, as one types them; "" where there are none.
-        opinions: What others say; they differ up to 20-fold.
+        opinions: Values of others; they differ up to 20-fold.
     """
 
     value: str | None
@@ -192,7 +192,7 @@ class MachineLook(Struct, frozen=True):
     """State of a `MachineControl` at one moment.
 
     Attributes:
-        settings: What there is to set.
+        settings: Settings that exist.
         facts: Of the machine.
         disks: Under the server's directories.
     """

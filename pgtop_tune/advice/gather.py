@@ -82,10 +82,10 @@ class Beside(Struct, frozen=True):
     """Facts that frames do not have.
 
     Attributes:
-        workload: What the operator says the server is for; None goes by its counters.
-        disk: What the operator says of the disk; None goes by `machine`, or by the names of disks in the frames.
+        workload: The operator's word on the workload; None goes by the server's counters.
+        disk: The operator's word on the disk; None goes by `machine`, or by the names of disks in the frames.
         data_bytes: Size of all databases.
-        machine: What was seen of the machine; None where its settings cannot be changed, as those of another machine.
+        machine: The machine; None where its settings cannot be changed, as those of another machine.
         unsuitable: See `AdviceFacts`.
     """
 
@@ -139,7 +139,7 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
 
     Args:
         interval: Its newest frame and some before; the rate of WAL is between the last two.
-        beside: What they do not have.
+        beside: Facts that frames do not have.
 
     Returns:
         None when the server was not seen; what else is not there is None among the facts.

@@ -36,7 +36,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     Attributes:
         parameters: Advice by parameter; with a value of None where only others have an opinion.
         settings: Advice by setting of the machine; empty where its settings cannot be changed.
-        plan: How the memory is divided; None where it is not known how much there is.
+        plan: Division of the memory; None where its size is not known.
     """
 
     parameters: Mapping[str, Advice]

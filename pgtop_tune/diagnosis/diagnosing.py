@@ -280,7 +280,7 @@ class Diagnosing:
     """Says what binds, frame by frame.
 
     Args:
-        rules: Which ones.
+        rules: Rules to ask.
     """
 
     def __init__(self, rules: Sequence[FindingRule] = RULES) -> None:

@@ -70,7 +70,7 @@ class Facts:
 
     Args:
         interval: The frames.
-        roots: What the last half minute's looks found at the end of chains of blockers, newest last.
+        roots: Ends of chains of blockers in the looks of the last half minute, newest last.
     """
 
     def __init__(self, interval: Interval, roots: Sequence[RootLook] = ()) -> None:
@@ -392,12 +392,12 @@ class RootLook(Struct, frozen=True, kw_only=True):
 
     Attributes:
         at_s: Moment of the look.
-        blocked: How many sessions waited.
+        blocked: Number of waiting sessions.
         pid: Of the root; 0 is a prepared transaction, None where all wait for each other.
         backend_start_ms, xact_start_ms: With the pid, which session and which transaction.
         backend: Its row; None for a process that was not seen.
-        idle_s: How long it has been idle in its transaction; 0 while it is active.
-        wait: What it waits for, "class:event" in lower case; "" for nothing.
+        idle_s: Time it has been idle in its transaction; 0 while it is active.
+        wait: Its own wait, "class:event" in lower case; "" for none.
         circle: Whether sessions wait for each other.
         events: Wait events of those that are blocked, and how many wait in each.
         gid, database, prepared_s: Of a prepared transaction; "" and 0 where they are not known.

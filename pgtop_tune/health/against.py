@@ -118,8 +118,8 @@ def _read(path: Path, read: Callable[[Mapping[str, Any]], _T], otherwise: str, h
     """Return what a function reads from a report.
 
     Args:
-        otherwise: What the file is where the function fails: "not a report".
-        hint: How to make such a file.
+        otherwise: Words for a file that the function cannot read: "not a report".
+        hint: Command that makes such a file.
 
     Raises:
         UsageProblem: The file cannot be read, or is no report.

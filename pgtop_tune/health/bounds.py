@@ -27,7 +27,7 @@ class BadValue(Struct, frozen=True):
 
     Attributes:
         name: Of the parameter; a server without it passes.
-        better: What the fix sets where advice has no value; as typed.
+        better: Value of the fix where advice has none; as typed.
         says: The consequence; stands behind "NAME is VALUE: ".
         severity: Of the finding.
         texts: pg_settings.setting, of a parameter that is no number.

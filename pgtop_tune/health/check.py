@@ -87,7 +87,7 @@ class Objects(Struct, frozen=True):
 
     Attributes:
         names: As patterns of accepted risks have them: "bench public.orders". Foreign text.
-        unlisted: How many more there are, whose names are not known.
+        unlisted: Number of further objects, whose names are not known.
         about: Makes the finding about some of the names, and a number of objects that have no name here.
     """
 
@@ -100,10 +100,10 @@ class Finding(Struct, frozen=True):
     """Something that will hurt.
 
     Attributes:
-        severity: How much.
+        severity: Degree of harm.
         says: One line: what is wrong, with the deciding number. May hold foreign text.
-        evidence: What it stands on.
-        fix: What to do, and the way back; None where only people can decide.
+        evidence: Numbers that prove it.
+        fix: Remedy and undo; None where only people can decide.
         confidence: The framework lowers it where statistics are young.
         subject: What it is about when a check can find several things ("bench public.orders_idx"): with the check's id
             it says whether a finding is the same as that of a former check. Foreign text.
@@ -140,7 +140,7 @@ def about_several(
         rows: One or more for each object.
         named: Name of an object, as `Objects.names`.
         make: Makes the finding about some of these rows, and a number of objects without a row.
-        unlisted: How many more there are.
+        unlisted: Number of further objects.
     """
 
     def about(names: Collection[str], unlisted: int) -> Finding:
@@ -168,7 +168,7 @@ class Threshold(Struct, frozen=True):
         name: Within the check: --threshold MEM-01.warning=80; the first one is meant by MEM-01=80.
         default: Ours.
         unit: "%", "s", "bytes"; "" for plain numbers.
-        says: What happens there.
+        says: Meaning of the number.
     """
 
     name: str
@@ -191,13 +191,13 @@ class Check(Struct, frozen=True):
     Attributes:
         id: Stable: "MEM-01".
         group: Part of the reference it stands in.
-        title: What is looked at, a few words.
+        title: Subject in a few words.
         why: One sentence: what happens to who ignores it.
         severity: The highest that it finds.
         page: Page of PostgreSQL's documentation with its anchor: "runtime-config-resource.html#GUC-WORK-MEM".
-        needs: What it cannot do without; one of them missing makes it unknown.
-        look: What it finds; nothing is a pass. Pure. May raise `Missing`, which makes it unknown.
-        thresholds: What it judges by.
+        needs: Parts without which it is unknown.
+        look: Function that finds; see `Look`.
+        thresholds: Numbers that it judges by.
         counts: Whether it judges by counters, which say little when they are young.
         asks: Questions that it can do without: no answer to one of them makes only a part unknown.
         twice: Whether it judges by what changes between two looks; without such a check there is one look only.

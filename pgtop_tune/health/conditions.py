@@ -34,16 +34,16 @@ class ConditionKind(Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: `CatalogueCondition.kind`.
-        one, several: What there is: "table has no primary key", "tables have no primary key".
+        one, several: Words of the finding: "table has no primary key", "tables have no primary key".
         so: The consequence.
         source: View and column.
         do, undo: Statements with {name}, {part} and {detail}, for each object; `parts` says what these stand for.
-        parts: What stands for {part} and {detail}.
+        parts: Function that returns {part} and {detail}.
         advice: In place of `do`, where only people can decide.
         remark: When it takes effect, what it costs.
         locks: Whether the statements wait for a lock that blocks others.
         severity: Of the finding.
-        named: How an object is called.
+        named: Function that returns the name of an object.
     """
 
     kind: str

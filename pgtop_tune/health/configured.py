@@ -128,7 +128,7 @@ def restart_facts(facts: CheckFacts, next_texts: Mapping[str, str]) -> RestartFa
     """Return what the checks before a restart look at.
 
     Args:
-        facts: What was asked.
+        facts: Facts of the check.
         next_texts: As `other_values` has them.
 
     Raises:

@@ -97,7 +97,7 @@ class Question(Struct, Generic[R], frozen=True):
         row: Dataclass whose fields are named as the columns.
         source: Views and columns it reads, for the reference.
         everywhere: Asked in every database; else once, in the one that is connected to.
-        opens: What a role wants that is not permitted; "" where everybody is.
+        opens: Right that opens it to a role without permission; "" where every role may ask.
     """
 
     name: str
@@ -123,11 +123,11 @@ class CheckFacts(Struct, frozen=True):
         frames: Oldest first, at least one; the newest counts, rates are between them.
         machine: Settings of the operating system and of the postmaster's process.
         answers: By the name of the question.
-        unanswered: Why a question has no answer at all.
-        measured: What --measure found.
-        described: Which server: "user@host:port/dbname", or the file. Foreign text.
-        disk, workload: What the operator says; None goes by what was seen.
-        backups: What backup tools of the server's machine say.
+        unanswered: Reason why a question has no answer at all.
+        measured: Limits that --measure found.
+        described: The server, "user@host:port/dbname", or the file. Foreign text.
+        disk, workload: Claims of the operator; None goes by the machine and the counters.
+        backups: Answers of backup tools on the server's machine.
         next_start: Values and files of the server's next start, with what this machine says of them.
     """
 

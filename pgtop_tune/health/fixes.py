@@ -78,9 +78,9 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Fix:
 
     Args:
         name: As "vm.swappiness".
-        value: What to set.
-        before: What it is now.
-        remark: What else is to be known.
+        value: New value.
+        before: Value now.
+        remark: Further remark.
     """
     keep, put_back = kept_line(f"/{PATH}", name, value)
     return _as_root(
@@ -143,9 +143,9 @@ def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -
 
     Args:
         path: The file.
-        value: What to write.
-        before: What it has.
-        boot: How it is made to last.
+        value: New content.
+        before: Content now.
+        boot: Remedy that lasts over a reboot.
         name: As `pgtop-tune set` calls it: "vda/scheduler"; "" where it does not know it.
     """
     remark = f"to keep it after a reboot: {boot}"

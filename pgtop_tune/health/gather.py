@@ -78,9 +78,9 @@ async def gather(
     Args:
         conninfo: The server.
         checks: Only what they ask of databases is asked.
-        root: Where /proc, /sys and /etc of this machine are found.
+        root: Directory of /proc, /sys and /etc of this machine.
         poolers: Admin consoles to look at.
-        host_source: Where numbers of this machine come from.
+        host_source: Source of numbers of this machine.
 
     Raises:
         ConnectionProblem: The server is not there, or does not let us in.

@@ -93,7 +93,7 @@ def judge(
 
     Args:
         checks: Rows of the registry.
-        facts: What was asked.
+        facts: Facts of the server and its machine.
         thresholds: Check id → values that differ from the defaults.
     """
     server = needs.SERVER.of(facts)

@@ -37,7 +37,7 @@ class ServerResult(Struct, frozen=True):
     Attributes:
         name: As it was asked for: the service, or the connection without its password.
         report: None where it could not be checked.
-        problem: Why not.
+        problem: Why it could not be checked.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Looks:
     """Findings of the looks so far.
 
     Args:
-        accept: What the project has signed for; it holds for the findings of all looks together.
+        accept: Risks that the project has accepted; they hold for the findings of all looks together.
 
     Attributes:
         count: Looks.

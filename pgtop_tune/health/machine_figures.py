@@ -25,9 +25,9 @@ def figure(facts: CheckFacts, metric: str, value: T | None) -> T:
     """Return a figure of the machine that not every source of host numbers has.
 
     Args:
-        facts: What was asked.
+        facts: Facts of the check.
         metric: Its id in the catalogue.
-        value: What the section has for it.
+        value: Value of the section.
 
     Raises:
         Missing: The source does not tell it.
@@ -55,7 +55,7 @@ class Memory(Struct, frozen=True):
     Attributes:
         limit_bytes: Memory of the machine, or the limit of its control group where that is less.
         says: "15.6 GB of memory".
-        source: Where it is from.
+        source: Source of the number.
         of_group: Whether it is the limit of a control group, which does not count huge pages (cgroup-v2.rst,
             memory_hugetlb_accounting).
     """
@@ -107,7 +107,7 @@ class HugePageUse(Struct, frozen=True):
 
     Attributes:
         used: None where it cannot be told.
-        source: How we know.
+        source: Source of the answer.
     """
 
     used: bool | None

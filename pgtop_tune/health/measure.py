@@ -182,7 +182,7 @@ def keep(facts: CheckFacts, measured: Measured) -> None:
 
     Args:
         facts: Of the same server.
-        measured: What `measure` found.
+        measured: Result of `measure`.
 
     Raises:
         UsageProblem: It cannot be written.

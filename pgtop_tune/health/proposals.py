@@ -49,8 +49,8 @@ def proposed_values(facts: CheckFacts, findings: Iterable[tuple[Check, Finding]]
     """Return the values proposed for a server and its machine, or why there are none.
 
     Args:
-        facts: What was seen.
-        findings: What a check says of them: a value that it warns of is proposed to be another one.
+        facts: Facts of the check.
+        findings: Findings about them: another value is proposed for one that a finding warns of.
     """
     server, parameters = advice_facts(facts), needs.PARAMETERS.of(facts)
     if isinstance(parameters, Unavailable):

@@ -151,7 +151,7 @@ class SequenceState(Struct, frozen=True):
         highest: Its MAXVALUE, or what the column can hold.
         used: last_value; None where the role may not see it.
         type_is_kept_by: "parent", "partition key" or "domain", for which ALTER COLUMN TYPE is no fix; None without.
-        used_by: What else keeps it, as pg_describe_object() has it: views, triggers, policies. Foreign text.
+        used_by: Other objects that keep it, as pg_describe_object() has them: views, triggers, policies. Foreign text.
         least: MINVALUE of a descending one, whose `highest` and `used` are counted downwards; None of others.
         cycles: Whether it begins again at its end, with numbers that its column has had.
     """
@@ -176,7 +176,7 @@ class KeyState(Struct, frozen=True):
 
     Attributes:
         n_hidden: Such columns whose statistics the role may not see.
-        highest: What the type can hold.
+        highest: Highest value of the type.
         used: The highest value ANALYZE met; None where the role may not see it.
         type_is_kept_by, used_by: As of `SequenceState`.
     """
@@ -259,7 +259,7 @@ class IdentLine(Struct, frozen=True):
 
     Attributes:
         map_name: Lines of pg_hba.conf name it.
-        sys_name: Who the client is by its proof; a regular expression after a slash.
+        sys_name: Name that the client proves; a regular expression after a slash.
         role_name: As whom it may log in; from 16 on also "all", "+group" and a regular expression after a slash.
         error: In the server's words and language; None for a good line.
         file_name: None before 16.
@@ -385,7 +385,7 @@ class CatalogueCondition(Struct, frozen=True):
     """A condition of one object of a database. Names and texts are foreign.
 
     Attributes:
-        kind: Which condition: the files have the words.
+        kind: Word for the condition, as the files have it.
         n_all: Of that kind in the database; the answer holds the first thousand.
         name: Of the object, with its schema where it has one.
         part: Within it: a constraint, a storage parameter; or the version that is there.
@@ -410,7 +410,7 @@ class RolePower(Struct, frozen=True):
         through: The role it was granted; "" for an attribute of its own; of "parameter" the one that it may ALTER
             SYSTEM SET, a command or a library.
         with_admin: Whether it may grant that on.
-        logins: That come to the right as its members, at most twenty.
+        logins: Logins that have the right as its members, at most twenty.
     """
 
     kind: str
@@ -451,7 +451,7 @@ class BackupHistory(Struct, frozen=True):
     """History files of backups in pg_wal.
 
     Attributes:
-        number: How many there are.
+        number: Number of files.
         newest_ms: When the newest was written; None without any.
         now_ms: The server's clock.
     """

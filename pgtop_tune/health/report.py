@@ -44,7 +44,7 @@ class CheckResult(Struct, frozen=True):
 
     Attributes:
         findings: Worst first.
-        unknowns: What it could not see, also beside findings.
+        unknowns: Parts that it could not see, also beside findings.
         n_known: Findings that are left out because a former check had them: it has not passed.
         accepted: Findings that the project has signed for: it has not passed either.
     """
@@ -72,7 +72,7 @@ class UnknownCause(Struct, frozen=True):
     """Cause that keeps checks unknown: a missing right, a closed database, young counters.
 
     Attributes:
-        checks: That cannot say, in the order of the registry.
+        checks: Checks that are unknown, in the order of the registry.
         reason: Of the first of them; the others' differ in numbers, or in what the same right would open.
     """
 
@@ -141,11 +141,11 @@ class Report(Struct, frozen=True):
 
     Attributes:
         at_ms: When, milliseconds since the epoch.
-        target: Which server, without secrets. Foreign text.
+        target: The server, without secrets. Foreign text.
         server: "PostgreSQL 18.6"; "" when it is not known. Foreign text.
         major: Of the server; None when it is not known.
         results: Checks in the order of the registry.
-        compared_with: What findings were compared with when only new ones are in the results; "" otherwise.
+        compared_with: Source of the former findings when only new ones are in the results; "" otherwise.
         n_known: Findings left out because a former check had them.
         gone_findings: (check id, what it said) of a former check's findings that are no more.
         lapsed: (check id, why) of acceptances that are over, or cover nothing. Foreign text.
@@ -153,7 +153,7 @@ class Report(Struct, frozen=True):
         changed: (what, how) of what else differs from the check without options: limits, words about the machine.
         identity: (name, value) of what tells this server and its machine from others. Foreign text.
         proposal: Values that fit together; why there are none; None where it is not asked for.
-        ceilings: What was measured; empty without --measure.
+        ceilings: Measured limits; empty without --measure.
         not_measured: (what, why not) of what could not be. Foreign text.
     """
 

@@ -72,10 +72,10 @@ def value_is(
     Args:
         name: Of the parameter.
         bad: pg_settings.setting.
-        better: What the fix sets; as typed.
+        better: Value of the fix; as typed.
         severity: Of the finding.
-        says: What it says; {value} stands for the value.
-        fixed: What to do where it cannot be set.
+        says: Sentence of the finding; {value} stands for the value.
+        fixed: Fix for a parameter that no statement sets.
     """
 
     def look(facts: CheckFacts, limits: Limits) -> Findings:
@@ -240,9 +240,9 @@ def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: b
     """Return the fix that sets settings of the machine to their advised values; words where there is nothing to set.
 
     Args:
-        facts: What checks stand on.
+        facts: Facts of the check.
         names: Settings, in the order in which they are safe to set.
-        remark: What else is to be known.
+        remark: Further remark.
         lasting: Also where the machine has the value now: a reboot would take it away.
     """
     server = advice_facts(facts)

@@ -26,7 +26,7 @@ class CheckService:
     Args:
         conninfo: The server.
         poolers: Admin consoles to look at.
-        host_source: Where numbers of this machine come from.
+        host_source: Source of numbers of this machine.
 
     Attributes:
         conninfo: Set anew when a password was typed.

@@ -83,9 +83,9 @@ class Wanted(Struct, frozen=True):
 
     Attributes:
         limits: Of the checks, by id.
-        accept: What the project has signed for.
+        accept: Risks that the project has accepted.
         proposes: Whether the report ends with a proposal.
-        told: What is said of a machine that cannot be seen.
+        told: Claims about a machine that cannot be seen.
     """
 
     checks: tuple[Check, ...]

@@ -17,11 +17,11 @@ class Knob(Struct, frozen=True):
         name: Parameter of the server.
         group: Heading it stands under.
         why: One sentence: when turning it helps.
-        trades: What is given for it.
-        panes: Where the effect shows: names of panes.
+        trades: Price of the gain.
+        panes: Names of panes that show the effect.
         steps: Values in rising order, as typed; those that a server does not take are left out there.
             Empty: each step doubles or halves.
-        from_zero: Where doubling goes from 0, -1 and other values that mean "off".
+        from_zero: Value after 0, -1 and other values that mean "off", where steps double.
         warning: One sentence that must be read before applying; "" when there is none.
         of_values: The same of single values, where one sentence does not fit all: (value, sentence); others need none.
         special: Values that are not a quantity, and what they mean: ("0", "switched off").

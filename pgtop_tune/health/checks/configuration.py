@@ -61,7 +61,7 @@ class Releases(Struct, frozen=True):
     """Releases as they were known on a day.
 
     Attributes:
-        as_of: That day.
+        as_of: The day.
         majors: By major version.
     """
 

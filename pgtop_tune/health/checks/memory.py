@@ -126,7 +126,7 @@ def _lowering(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameter
     """Return lower values that end a finding, of as few parameters as possible; None if none do.
 
     Args:
-        facts: What was asked.
+        facts: Facts of the check.
         names: Parameters, in the order in which they are to be tried.
         ends: Whether the finding is gone with these parameters.
     """

@@ -27,7 +27,7 @@ def text_lines(report: Report, everything: bool = False, width: int | None = Non
     """Return the report as text.
 
     Args:
-        report: What was found.
+        report: The report.
         everything: Evidence, fix, undo, documentation and confidence of each finding; every unknown, every pass.
         width: Cells of a terminal that longer lines are broken for; commands and addresses stay whole, to be copied.
             None breaks nothing.

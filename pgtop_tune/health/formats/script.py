@@ -29,7 +29,7 @@ def script_lines(report: Report, least: Severity | None) -> list[str]:
     """Return the script; its arguments are the connection, as of psql.
 
     Args:
-        report: What was found.
+        report: The report.
         least: Milder findings are comments only; None is WARNING.
     """
     rank = (least or Severity.WARNING).rank
@@ -119,7 +119,7 @@ def write_script(report: Report, findings: Sequence[tuple[Check, Finding]]) -> P
     """Write the fixes of these findings as `check --format script` would, into a new file that only the user can read.
 
     Args:
-        report: Where they are from.
+        report: Report of the findings.
         findings: Of the report, also mild ones.
 
     Returns:

@@ -141,7 +141,7 @@ class Wish(Struct, frozen=True):
         details: Everything behind each finding, unknowns and passes (text).
         fail_on: From which severity on a pipeline fails; None for never.
         width: Cells of the terminal it is read in (text); None where it is no terminal.
-        strict: What is unknown fails a pipeline as well.
+        strict: Unknown checks fail a pipeline as well.
     """
 
     details: bool
@@ -161,7 +161,7 @@ def html_lines(report: Report, fail_on: Severity | None, *, strict: bool) -> lis
 
     Args:
         fail_on: From which severity on it is no-go; None for never.
-        strict: What is unknown makes it no-go as well.
+        strict: Unknown checks make it no-go as well.
     """
     return html(f"Check of {one_line(report.target)}", tuple(_chapters(report, fail_on, strict))).splitlines()
 

@@ -28,7 +28,7 @@ OUT_OF_REACH: Final[Mapping[str, str]] = {
     "client": _OF_SOME,
     "session": _OF_SOME,
 }
-"""Why ALTER SYSTEM would not change what is shown of a parameter, by its source."""
+"""Source of a parameter → why ALTER SYSTEM would not change its value."""
 CLOCK: Final = "timer"
 """The measured limit that says what reading the clock costs."""
 

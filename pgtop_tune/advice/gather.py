@@ -24,11 +24,10 @@ from pgtop_tune.model.machine import DiskKind, Workload
 from pgtop_tune.model.parameter_values import parse, show
 from pgtop_tune.model.postgres import DatabaseCounters, ParameterSample, ServerFacts
 
-# What a server is used for, as far as its own counters since their last reset say so. Pure.
+# The workload of a server, by its own counters since their last reset. Pure.
 #
-# Source: pg_stat_database, all databases added up. The kinds are those that calculators ask for; where one ends and
-# the
-# next begins is our own rule.
+# Source: pg_stat_database, all databases added up. The kinds are those of the calculators; the borders between them
+# are our own rule.
 
 LEAST_TRANSACTIONS: Final = 10_000
 """Fewer say nothing: monitoring alone makes some."""

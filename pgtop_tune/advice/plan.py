@@ -23,13 +23,13 @@ SMALL_BUFFERS: Final = GB
 LEAST_WORK_MEM: Final = 4 * MB
 MOST_WORK_MEM: Final = 64 * MB
 _SHARE: Final = 0.9
-"""Of the memory: the rule says no more than this may be asked for."""
+"""Share of the memory that may be asked for at most."""
 _MOST_POOL: Final = 0.6
 _LEAST_SHARE: Final = 0.1
-"""Of the memory: the server gets that, whatever others hold in huge pages."""
+"""Share of the memory that the server gets, whatever others hold in huge pages."""
 _USED_PERCENT: Final = 95
 _HEADROOM: Final = 0.8
-"""Of CommitLimit: so much may be committed already when strict accounting begins."""
+"""Share of CommitLimit that may be committed when strict accounting begins."""
 _FEW: Final = 100
 _PER_CORE: Final = 10
 _LEAST_CONNECTIONS: Final = 20
@@ -41,7 +41,7 @@ _LEAST_AUTOVACUUM: Final = 64 * MB
 _SPARE: Final = 1.1
 _IN_USE: Final = 0.9
 _NEARLY: Final = 0.75
-"""Of half of what is left for each session: work_mem that is set to that, or more and still fits, stays."""
+"""Share of half of each session's rest: a set work_mem of at least that, which fits, stays."""
 
 
 class MemoryPlan(Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
         shared_bytes=shared_memory_bytes(facts, buffers) + more_wal_buffers_bytes(facts, buffers),
     )
     drawn = _with_pool(drawn, facts)
-    # A pool that is not ours to see, or to size, holds what runs in it now, and no more.
+    # A pool that we cannot see or size holds only the present shared memory.
     not_ours = facts.machine is None or bool(drawn.pages_refused)
     in_held_pages = not_ours and facts.in_huge_pages is True and buffers <= (facts.running_buffers_bytes or 0)
     drawn = replace(drawn, use=replace(drawn.use, small_pages=drawn.pages is None and not in_held_pages))
@@ -329,10 +329,10 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
     pool_bytes, most_bytes = pages * pool.page_bytes, max(pages, drawn.pages_held, pool.total) * pool.page_bytes
     least = _granted(most_bytes, ratio, machine)
     if is_strict and not holds and _granted_now(pool_bytes, machine) >= limit_bytes:
-        # What is in force grants more: a smaller limit helps nobody.
+        # The settings in force grant more: a smaller limit helps nobody.
         limit_bytes, least = (_granted_now(each_bytes, machine) for each_bytes in (pool_bytes, most_bytes))
         drawn = replace(drawn, ratio=None, commit_limit_bytes=limit_bytes)
-    # Until the restart the server has what it has; with its values as set it may have more after one.
+    # Until the restart the server keeps its memory; with its set values it may have more after one.
     as_set = 0.0 if drawn.pages_held else shared_memory_bytes(facts, facts.shared_buffers_bytes or 0)
     before = now if is_strict else max(now, other_bytes + as_set)
     waits = (

@@ -160,7 +160,7 @@ def _with_opinions(own_advice: Advice | None, name: str, facts: AdviceFacts) -> 
     return replace(own_advice, opinions=others_values)
 
 
-# Advice beside what a server has: whether it could take the value, and whether it has it already. Pure.
+# Advice beside a server's values: whether it could take one, and whether it has it already. Pure.
 
 _NUMBERS: Final = frozenset({"integer", "real"})
 

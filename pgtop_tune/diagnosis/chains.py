@@ -71,7 +71,7 @@ def flush_for_cpu(facts: Facts) -> float:
     """
     flush_ms, device = facts.interval.once(wal_device.WAL_FLUSH_MS.value), facts.wal_disk
     if device is None or not flush_ms or (facts.busy or 0.0) < FULL or facts.number("commit_delay"):
-        # With commit_delay the one that flushes for all sleeps first.
+        # With commit_delay the session that flushes for the group sleeps first.
         return 0.0
     await_ms = facts.by(host.DISK_WRITE_AWAIT).get(device, 0.0)
     used = facts.by(host.DISK_BUSY).get(device, 100.0)

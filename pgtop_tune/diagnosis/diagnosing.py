@@ -378,7 +378,7 @@ class Diagnosing:
         prepared = () if horizon is None else horizon.prepared
         for activity in reversed(interval.recent(sections.activity, window_s)):
             if not self._roots or activity.at_s > self._roots[-1].at_s:
-                # Newest first; those of a look are read after its sessions.
+                # Newest first; the locks of a look are read after its sessions.
                 after = [sample for sample in locks if sample.at_s >= activity.at_s]
                 self._roots.append(root_look(activity, after[-1] if after else None, prepared))
 
@@ -410,7 +410,7 @@ class Diagnosing:
         kind = rule.kind if hit is None else hit.kind_of(rule)
         outage, latency = kind is FindingKind.OUTAGE, kind is FindingKind.LATENCY
         if settling and rule.kind is not FindingKind.LIMIT and not outage:
-            # Kept as it was; an outage that is over is over.
+            # The finding stays as it was, but for an outage, which has ended.
             if track.hit is not None and track.hit.blocks:
                 track.since_ms = None
             track.held_s = now_s
@@ -501,7 +501,7 @@ def _reason(frame: Frame, rule: FindingRule, missing_sections: Mapping[str, Unav
     missing = missing_sections[name]
     if missing.reason in _NOTHING_THERE:
         return ""
-    # Of a server that is not there one line, not one for each of its sections.
+    # A missing server is one line, not one for each of its sections.
     is_of_all = missing in (frame.postgres, frame.host)
     return str(missing) if is_of_all else f"{name}: {missing}"
 

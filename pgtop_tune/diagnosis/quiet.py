@@ -101,7 +101,7 @@ def _sentence(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str,
         return f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}", _parts(facts, _parts_ms(facts))
     if facts.run is None and facts.waits.active < _LESS_THAN_ONE:
         if facts.hidden is not None:
-            # Those may be all there is: as in the pane of waits, none that are seen is not none.
+            # Hidden sessions may be all there are: that none is seen proves nothing.
             return f"waits cannot be looked at: {facts.hidden}", ()
         active = facts.waits.active
         if _is_idle(facts):
@@ -116,7 +116,7 @@ def _sentence(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str,
     named = ", ".join(f"{label} {value}" for label, value in parts)
     verdict = "no single limit"
     if max(parts_ms.values()) >= _MOST * facts.latency_ms:
-        # No rule explains it, and still it is most of the time.
+        # One part takes most of the time, and no rule explains it.
         verdict = "the time is CPU work, and CPUs are free" if _works_freely(facts) else "not clear what binds"
     return f"{verdict}: {named} of {total_text}", parts
 

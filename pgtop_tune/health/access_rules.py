@@ -21,7 +21,7 @@ _HOST: Final = "host"
 _ALL: Final = "all"
 _REPLICATION: Final = "replication"
 _LISTS: Final = ("+", "/")
-"""How users begin that are a group, or a pattern."""
+"""Beginnings of users that are a group, or a pattern."""
 _WITH_CERTIFICATE: Final = "verify-full"
 """clientcert of a rule whose client needs a certificate of the role that it logs in as."""
 
@@ -30,7 +30,7 @@ _WITH_DOMAIN: Final = frozenset({"gss", "sspi", "oauth"})
 _BY_CERTIFICATE: Final = "cert"
 _ITSELF: Final = "\\1"
 _OPENING: Final = re.compile(r"\\.|\[[^]]*\]|[(|)]")
-"""Of a regular expression: what can be an alternative, and what looks like one and is none."""
+"""Parts of a regular expression that may be a bar between alternatives, or only look like one."""
 
 
 def reachable_rules(facts: CheckFacts) -> list[HbaRule]:
@@ -76,7 +76,7 @@ def _covers(earlier: HbaRule, rule: HbaRule) -> bool:
 
 
 def _covers_databases(earlier: HbaRule, rule: HbaRule) -> bool:
-    # "all" is no connection for replication.
+    # "all" does not match replication connections.
     databases = {database for database in rule.databases if _ALL not in earlier.databases or database == _REPLICATION}
     return databases <= set(earlier.databases)
 
@@ -157,7 +157,7 @@ def mapped_logins(facts: CheckFacts) -> Iterator[MappedLogin]:
             if line.map_name != rule.map or (not anybody and _is_whole(line.sys_name[1:])):
                 continue
             superusers = tuple(name for name in line.superusers if may_be_first_for(rule, name, rules[:number]))
-            # Who comes back under the own name is who that is.
+            # \1 maps an account to the role of its own name.
             if superusers or (
                 _ITSELF not in line.role_name and not line.superusers and _may_be_for(rule, line, rules[:number])
             ):

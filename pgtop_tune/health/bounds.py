@@ -127,7 +127,7 @@ def _found(bound: BadValue, parameters: Parameters, facts: CheckFacts, limits: L
         above = parameters.find(bound.limited_by)
         if above is None or is_advised(facts, above):
             return None
-        # It is the other one that has to change.
+        # The other parameter has to change.
         fix = advised_or(facts, bound.limited_by, row.shown)
     elif (above := parameters.find(bound.limited_by)) is not None:
         fix = _with_other(facts, row, above, fix)

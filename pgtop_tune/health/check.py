@@ -46,7 +46,7 @@ class Language(StrEnum):
     CONFIGURATION = "conf"
     """Lines of a file; the remark says which."""
     WORDS = "words"
-    """What cannot be one command."""
+    """Sentences where no command does it."""
 
 
 class Evidence(Struct, frozen=True):

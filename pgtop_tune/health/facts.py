@@ -110,7 +110,7 @@ class Question(Struct, Generic[R], frozen=True):
         """See `FactNeed.of`."""
         answer = facts.answers.get(self.name, facts.unanswered)
         if isinstance(answer, Unavailable) and answer.reason is Reason.NO_PERMISSION and self.opens:
-            # A refusal of the file system names the path, in every language; that of a right has no such name.
+            # An error of the file system names the path, in every language; an error about rights names none.
             opening = "the server's account may not look there" if _PATH.search(answer.detail) else self.opens
             return Unavailable(answer.reason, f"{answer}; {opening}")
         return answer
@@ -142,7 +142,7 @@ class CheckFacts(Struct, frozen=True):
     backups: BackupTools | Unavailable = NOT_ASKED
     next_start: NextStart | Unavailable = NOT_ASKED
 
-    # asyncio.run() writes what a task returned into a text that nobody reads: thousands of rows.
+    # asyncio.run() formats the result of a task, thousands of rows, into a text that nobody reads.
     __repr__ = object.__repr__
 
     @property

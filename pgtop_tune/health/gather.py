@@ -59,11 +59,11 @@ _ONCE: Final[tuple[Section[Reading], ...]] = (
 )  # fmt: skip
 """Sections that are read once."""
 BESIDE_PARAMETERS: Final[tuple[Question[Any], ...]] = (CONFIGURED, START_OPTIONS, SCOPED)
-"""They tell the server's own values from those of our role and database."""
+"""Questions that tell the server's own values from those of our role and database."""
 _TWICE: Final[tuple[Section[Reading], ...]] = (
     sections.activity, sections.database, sections.wal, sections.checkpoints, sections.io, sections.replication,
 )  # fmt: skip
-"""Those whose counters or positions are read in every look."""
+"""Sections whose counters or positions are read in every look."""
 
 
 async def gather(

@@ -17,7 +17,7 @@ from pgtop_tune.health.facts import Answers, CheckFacts, Missing, Question
 from pgtop_tune.health.report import SYSTEM_IDENTIFIER, CheckResult, Report
 from pgtop_tune.model.absence import Unavailable
 
-# Fits a fix to the server it is for: a standby takes no statement that changes data, ALTER SYSTEM may be switched
+# Fixes fit their server: a standby takes no statement that changes data, and ALTER SYSTEM may be switched
 # off.
 #
 # Source: PostgreSQL documentation, "Hot Standby" (what is not accepted), allow_alter_system (17).
@@ -80,7 +80,7 @@ _COMMENTS: Final = {Language.SQL: "-- ", Language.SHELL: "# ", Language.CONFIGUR
 _YOUNG_S: Final = 86_400.0
 _SHOWN_REASONS: Final = 3
 _OWN: Final = "check_"
-"""How queries of checks are called."""
+"""Prefix of the names of queries of checks."""
 _LOWER: Final[Mapping[Confidence, Confidence]] = MappingProxyType(
     {Confidence.HIGH: Confidence.MEDIUM, Confidence.MEDIUM: Confidence.LOW, Confidence.LOW: Confidence.LOW}
 )
@@ -195,7 +195,7 @@ def _refusals(check: Check, facts: CheckFacts) -> list[Unknown]:
         return []
     alike: dict[str, list[str]] = {}
     for database, reason in refused.items():
-        # The server's words may hold the database's name.
+        # The server's message may contain the database's name.
         alike.setdefault(re.sub(rf"(?<!\w){re.escape(database)}(?!\w)", "", reason), []).append(database)
     reasons = sorted(alike.values(), key=len, reverse=True)
     listed = [f"{_several(names)}: {refused[names[0]]}" for names in reasons[:_SHOWN_REASONS]]

@@ -173,7 +173,7 @@ class Looks:
         now = {(check.id, finding.subject) for check, finding in with_accepted(report, self._accept).findings}
         self.standing = len(now)
         blind = {result.check.id for result in report.results if result.unknowns}
-        # What a look could not see is not gone.
+        # A finding that a look could not see is not gone.
         unseen = {key for key in self._before - now if key[0] in blind}
         new, ended = now - self._before, self._before - now - unseen
         self._before = frozenset(now | unseen)

@@ -210,7 +210,7 @@ async def _flushes(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
         return Unavailable(Reason.FAILED, f"{real}: {problem.strerror}")
     directory = Path(f"{namespace.top}{real}")
     program_rates = await _told(target, directory)
-    # Their program tells means only; how slow the slowest are takes our own meter.
+    # pg_test_fsync prints means only; our own meter measures the slowest ones.
     seconds = pace.slowest_s if method in program_rates else pace.flushes_s
     flushes = await asyncio.to_thread(measure_flushes, directory, method, seconds)
     if isinstance(flushes, Unavailable):

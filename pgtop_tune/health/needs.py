@@ -79,7 +79,7 @@ _OF_READERS: Final = frozenset(
 )
 """Parameters that only superusers and members of pg_read_all_settings see (GUC_SUPERUSER_ONLY)."""
 _ALWAYS_THERE: Final = "data_directory"
-"""One of them that every server has."""
+"""One of these parameters, which every server has."""
 _NOT_SHOWN: Final = Unavailable(Reason.NO_PERMISSION, "hidden from this role; GRANT pg_read_all_settings grants access")
 
 

@@ -143,7 +143,7 @@ def _not_an_acceptance(entry: Mapping[str, Any]) -> str:
     if not isinstance(entry.get("subject", "*"), str):
         return "subject: a pattern in quotes expected"
     until = entry.get("until")
-    # A moment is a day to Python as well.
+    # In Python a datetime is a date, too.
     return (
         ""
         if isinstance(until, date) and not isinstance(until, datetime)
@@ -199,7 +199,7 @@ def with_accepted(report: Report, risks: Sequence[AcceptedRisk]) -> Report:
     today = datetime.fromtimestamp(report.at_ms / 1000.0).astimezone().date()
     results = tuple(_divided(result, [risk for risk in risks if risk.until >= today]) for result in report.results)
     pairs = [(result.check.id, finding) for result in report.results for finding in result.findings]
-    # A check that did not see everything may have missed the finding.
+    # A check with unknown parts may have missed the finding.
     saw_all = {result.check.id for result in report.results if not result.unknowns}
     lapsed = []
     for risk in risks:
@@ -245,5 +245,5 @@ def _by_object(check: str, finding: Finding, risks: Sequence[AcceptedRisk]) -> t
         return parts, None
     remaining, number = objects.about(other_names, objects.unlisted), len(objects.names) + objects.unlisted
     says = f"{remaining.says}; {len(by_name)} of {number} accepted"
-    # It stays the same finding for a later check.
+    # The subject keeps it the same finding for a later check.
     return parts, replace(remaining, says=says, subject=finding.subject)

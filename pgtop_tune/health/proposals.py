@@ -60,7 +60,7 @@ def proposed_values(facts: CheckFacts, findings: Iterable[tuple[Check, Finding]]
     proposal = propose(replace(server, unsuitable=in_place(findings)))
     machine = needs.MACHINE.of(facts)
     of_machine = [] if isinstance(machine, Unavailable) else listed_settings(machine.settings)
-    # Without the machine's half the server's must stand alone.
+    # Without the machine's settings the server's must work alone.
     advised = proposal.parameters if of_machine and proposal.settings else proposal.server_half()
     rows = [
         ProposedRow(

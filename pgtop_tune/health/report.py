@@ -193,7 +193,7 @@ class Report(Struct, frozen=True):
         causes = []
         for pairs in by_cause.values():
             first, parts = pairs[0][1], {unknown.reason.removesuffix(unknown.cause) for _, unknown in pairs}
-            # Parts of the facts that one thing keeps away are not named one by one.
+            # One cause may hide several parts of the facts; they are not named one by one.
             reason = first.reason if len(parts) == 1 else first.cause or first.reason
             causes.append(UnknownCause(tuple(dict.fromkeys(check for check, _ in pairs)), reason))
         return tuple(sorted(causes, key=lambda cause: -len(cause.checks)))
@@ -224,7 +224,7 @@ def documentation(check: Check, major: int | None) -> str:
     return f"https://www.postgresql.org/docs/{version}/{check.page}"
 
 
-# The check in the operator's hand: who is handed this can have the server looked at, wherever that is done.
+# The check as the screen runs it.
 
 
 class CheckControl(Protocol):

@@ -39,7 +39,7 @@ from pgtop_tune.model.postgres import Parameter
 
 SETTING: Final = "pg_settings.setting"
 _OFF: Final = frozenset({"0", "of", "off", "n", "no", "f", "fa", "fal", "fals", "false"})
-"""What the server takes for off: beginnings of the words will do. Source: parse_bool in bool.c."""
+"""Texts that the server reads as off, beginnings of the words included. Source: parse_bool in bool.c."""
 NOTHING_TO_UNDO: Final = "-- nothing to revert"
 COUNTED_SINCE: Final = "stats_reset"
 """Source of the evidence that a finding stays until counters are reset, whatever is set."""
@@ -261,7 +261,7 @@ def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: b
     if len(fixes) == 1:
         return fixes[0]
     undo = "\n".join(fix.undo for fix in reversed(fixes))
-    # The screen stages one setting for a finding, and the last of several is not safe without those before it.
+    # A finding stages one setting on the screen; the last of several is unsafe without the others.
     return Fix(do="\n".join(fix.do for fix in fixes), undo=undo, language=Language.SHELL, remark=fixes[-1].remark)
 
 

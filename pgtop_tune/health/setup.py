@@ -75,7 +75,7 @@ def _with(frame: Frame, host_facts: HostFacts) -> Frame:
 
 
 _NEAR_SHARE: Final = 0.1
-"""Of a limit."""
+"""Share of a limit by which a value still stands beside it."""
 
 
 class Wanted(Struct, frozen=True):

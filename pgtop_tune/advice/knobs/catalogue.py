@@ -21,7 +21,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     *resources.CONNECTIONS,
     *upkeep.OBSERVABILITY,
 )
-"""What one tunes. Which of them a server has, and when a change takes effect, is in its pg_settings."""
+"""Parameters worth tuning. pg_settings of a server tells which it has, and when a change takes effect."""
 
 BY_NAME: Final[Mapping[str, Knob]] = MappingProxyType({knob.name: knob for knob in KNOBS})
 GROUPS: Final[tuple[str, ...]] = tuple(dict.fromkeys(knob.group for knob in KNOBS))

@@ -40,7 +40,7 @@ _OTHER: Final = "other"
 def _storms(facts: Facts) -> bool:
     if facts.connects < _CONNECTS or not facts.tps:
         return False
-    # Sessions that stay, of a pool that opens them, are none for each transaction.
+    # New sessions of a growing pool are not one for each transaction.
     ended = facts.connects - facts.more_sessions
     return ended >= max(_CONNECTS, _PER_TRANSACTION * facts.tps)
 
@@ -72,7 +72,7 @@ def _pooled_ms(facts: Facts) -> float:
 
 def _queues_at_pool(facts: Facts) -> bool:
     pooled_ms = facts.once(_pooled_ms)
-    # Where that is not known nothing comes through, or nothing is seen behind the pooler.
+    # It is not known where no transaction passes, or the pooler hides the server.
     return facts.once(_pool_wait_ms) >= (_WAIT_OF_L * pooled_ms if pooled_ms else _STUCK_MS) > 0
 
 

@@ -53,7 +53,7 @@ def _jam(facts: Facts) -> Hit | None:
         return None
     looks = facts.roots[-10:]
     same = [look for look in looks if look.blocked and look.transaction == root.transaction]
-    # A session that others have waited for that long is a jam in a single look: a slow server is looked at seldom.
+    # A long wait is a jam in a single look, too: a slow server is sampled rarely.
     if len(same) < JAM_LOOKS and min(root.idle_s, root.waited_s) < JAM_LOOKS:
         return None
     impact_ms = facts.b("lock:*")

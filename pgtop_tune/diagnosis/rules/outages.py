@@ -27,10 +27,10 @@ from pgtop_tune.metrics.replication import synchronous_standbys
 from pgtop_tune.model.absence import Reason, Unavailable
 
 _REASON: Final = re.compile(r"^no answer for \d+ s(?:: )?|; trying again.*")
-"""What an absence says besides the reason, which the sentence has said."""
+"""Parts of an absence that the sentence has already."""
 _ALL: Final = 0.9
 _ONE: Final = 0.95
-"""Of one session in the mean of some looks."""
+"""Mean from which on a session counts as one."""
 _UNCONFIRMED_S: Final = 5.0
 _SYNCREP: Final = "IPC:SyncRep"
 _WORDS: Final = 200
@@ -65,7 +65,7 @@ def _stall(facts: Facts) -> Hit | None:
     if for_s is None:
         return None
     active = server.ACTIVE(facts.interval)
-    # Without an answer of now, the last look tells of a moment before the stall.
+    # Without a current answer, the last look is from before the stall.
     root = facts.roots[-1] if active is not None and facts.roots and facts.roots[-1].blocked else None
     if active is None:
         waiting = "no answer from the server"
@@ -94,11 +94,11 @@ def _syncrep(facts: Facts) -> Hit | None:
     replication = facts.interval.now(sections.replication)
     active = facts.waits_now
     waiting = active.get(_SYNCREP, 0.0)
-    # Who holds a row meanwhile keeps others from it.
+    # A session that holds a row meanwhile blocks others.
     behind = sum(mean for wait, mean in active.items() if wait.startswith("Lock:"))
     if replication is None or waiting < _ONE or waiting + behind < _ALL * sum(active.values()):
         return None
-    # Read once a minute: right after a change it may still be the value of before.
+    # The parameter is read once a minute: right after a change it may be the old value.
     names = facts.setting("synchronous_standby_names") or ""
     must_apply = facts.setting("synchronous_commit") == "remote_apply"
     standbys = synchronous_standbys(names, replication.senders, must_apply=must_apply)

@@ -51,7 +51,7 @@ def _which(facts: Facts) -> str:
 def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
     def find(facts: Facts) -> Hit | None:
         impact_ms, which = facts.b(_WAIT), facts.once(_which)
-        # Where no part explains it, the rule of the disk says only for whom.
+        # Where no part explains the wait, the disk's rule only names the standby.
         if impact_ms <= 0.0 or (which or "sync.disk") != rule:
             return None
         sender = _slowest(facts)

@@ -60,7 +60,7 @@ def statement_clause(facts: Facts, counter: str) -> str:
     part = _largest(facts, counter)
     if part is None or part.percent < _MOST:
         return ""
-    # The time of statements has their waits in it, too.
+    # The time of statements includes their waits.
     whole_of = " of statement time" if counter == TIME else ""
     return f"; {part.percent:.0f} %{whole_of} by {part.words}"
 
@@ -83,7 +83,7 @@ def _scan(facts: Facts) -> Hit | None:
     rate, share, calls, returned = part.rate, part.percent, part.rate.calls_per_s, part.rate.rows_per_call
     sorts = bool(rate.grown.sum("temp_blks_written"))
     if share < _MOST or not calls or returned is None or rate.text is None or sorts:
-        # What sorts or hashes more than fits into work_mem wants all these rows.
+        # A statement that sorts or hashes beyond work_mem needs all these rows.
         return None
     scanned = _scanned(facts, rate.text.query)
     if scanned is None or scanned[1] < calls * max(_ROWS, _READ_FOR_ONE * returned):

@@ -262,7 +262,7 @@ def _pages(facts: Facts) -> Hit | None:
     since_s = checkpoints.SINCE_CHECKPOINT(facts.interval)
     after = f", {duration(since_s)} after the checkpoint" if since_s is not None else ""
     impact_ms = share * waits_ms
-    # A larger max_wal_size moves checkpoints that its smallness requests, and no others.
+    # A larger max_wal_size affects only checkpoints that the volume of WAL requests.
     requested = _requested(facts) is not None
     return Hit(
         sentence=f"full pages are {100 * share:.0f} % of the WAL{after}: at most {facts.share_text(impact_ms)}",
@@ -288,7 +288,7 @@ def _pages(facts: Facts) -> Hit | None:
 def _sync(facts: Facts) -> Hit | None:
     syncing = facts.s_of(CHECKPOINTER, "io:datafilesync")
     if syncing < _SYNC * 0.2:
-        # Two of the ten seconds at least, half of the time in it.
+        # At least half of two seconds out of ten.
         return None
     newest = [line.latency_ms for line in progress_lines(facts.interval, _NOW_S) if line.tps]
     lines = progress_lines(facts.interval, _BEFORE_S + _NOW_S)

@@ -137,7 +137,7 @@ _GROUP: Final = "security"
 _SHOWN: Final = 10
 _DAY_S: Final = 86_400
 _WEAK: Final = frozenset({"ALL", "COMPLEMENTOFALL", "NULL", "eNULL", "aNULL", "EXP", "EXPORT", "LOW", "RC4", "DES"})
-"""Of OpenSSL's lists of ciphers."""
+"""Words of OpenSSL's lists of ciphers."""
 
 
 def _allows_weak_ciphers(parameters: Parameters, row: Parameter) -> bool:

@@ -32,10 +32,10 @@ _GROUP: Final = "archiving"
 _STATUS: Final = "pg_ls_archive_statusdir()"
 _ARCHIVER: Final = "pg_stat_archiver"
 _NOT_SHOWN: Final = "(disabled)"
-"""What pg_settings has in place of archive_command while archive_mode is off, whatever it is set to."""
+"""Value of archive_command in pg_settings while archive_mode is off, whatever it is set to."""
 _DOES_NOTHING: Final = frozenset({"true", ":", "exit", "echo", "printf"})
 _REFUSES: Final = "false"
-"""It fails, and ARC-02 finds that; the WAL stays."""
+"""A command that always fails: the WAL stays, and ARC-02 finds it."""
 _NOWHERE: Final = "/dev/null"
 _SUCCEEDS: Final = "echo|printf|logger|mail|mailx|sendmail|wall|touch|date|sync|sleep|rm|chmod|chown|chgrp"
 _FORGETS: Final = re.compile(
@@ -49,7 +49,7 @@ _FORGETS: Final = re.compile(
 _COMMENT: Final = re.compile(r"\s#[^'\"]*\Z")
 _ALL_OF_A_PIPE: Final = "pipefail"
 _SEVERAL: Final = re.compile(r"[|&;\n]")
-"""What divides commands."""
+"""Separators of commands."""
 _BEFORE_A_COMMAND: Final = frozenset({"env", "exec", "nice", "nohup", "time", "command"})
 _LOOKS: Final = frozenset(
     {"ls", "stat", "test", "[", "file", "wc", "cksum", "md5sum", "sha1sum", "sha256sum", "sleep", "date", "logger"}
@@ -158,7 +158,7 @@ def _archivers(parameters: needs.Parameters) -> tuple[str, ...]:
 def _failing(facts: CheckFacts, limits: Limits) -> Findings:
     archiver = facts.have(needs.ARCHIVER)
     if needs.parameters(facts).text("archive_mode") == "off":
-        # What failed before it was switched off stays in the counters.
+        # Failures from before it was switched off stay in the counters.
         return
     if archiver.last_failed_ms is None or (archiver.last_archived_ms or 0) >= archiver.last_failed_ms:
         return
@@ -199,7 +199,7 @@ def _archive_command(facts: CheckFacts, limits: Limits) -> Findings:
     row = parameters.find("archive_command")
     if row is None or parameters.text("archive_mode") == "off" or row.setting in ("", _NOT_SHOWN):
         return
-    # Two of them are one that the shell sees.
+    # The shell sees "%%" as one per cent sign.
     command = _COMMENT.sub("", row.setting).replace("%%", "").strip()
     faulty = _fault(command)
     if faulty is None:
@@ -314,7 +314,7 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
     if archiver.last_failed_ms is not None and archiver.last_failed_ms > (archiver.last_archived_ms or 0):
         return
     timeout = parameters.row("archive_timeout")
-    # An archive is switched on by a restart; the counters are older.
+    # A restart switches archiving on; the counters may be older.
     began_ms = max(archiver.stats_reset_ms or 0, facts.have(needs.SERVER).started_ms)
     age_s = (now_ms(facts) - (archiver.last_archived_ms or began_ms)) / 1000
     end = _end_of(archiver.last_archived_wal, parameters.whole("wal_segment_size"))

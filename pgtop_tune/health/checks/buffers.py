@@ -85,7 +85,7 @@ def _by_backends(facts: CheckFacts, limits: Limits) -> Findings:
     parameters = needs.parameters(facts)
     pages, mixed = parameters.whole("bgwriter_lru_maxpages"), needs.major(facts) < _CONTEXTS_SINCE
     yield Finding(
-        # Before 16 each page by which a table grows is counted as well, and loading data is nothing else.
+        # Before 16 the counter includes each page by which a table grows, and so all of a bulk load.
         severity=Severity.INFO if mixed else Severity.HIGH if share >= limits["high"] else Severity.WARNING,
         says=f"backends wrote {share:.0f} % of {count(per_s * seconds)} dirty buffers themselves, the background "
         "writer "

@@ -116,7 +116,7 @@ def _interval(facts: CheckFacts, limits: Limits) -> Findings:
     if (young := too_young(seconds, limits["age"])) is not None:
         yield young
         return
-    # Timed ones are counted also where there was nothing to write, so they can only make the distance look shorter.
+    # Timed checkpoints count even with nothing to write, so the distance can only look shorter than it is.
     count = checkpoints.done if checkpoints.done is not None else checkpoints.timed + checkpoints.requested
     count -= checkpoints.requested - _by_volume(facts)
     timeout_s = needs.parameters(facts).number("checkpoint_timeout")

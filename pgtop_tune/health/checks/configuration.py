@@ -42,7 +42,7 @@ from pgtop_tune.model.postgres import Parameter, newer_than_known
 
 _OF_TABLESPACES: Final = ("temp_tablespaces", "default_tablespace")
 
-# Which releases of PostgreSQL there are and for how long they get fixes, as of a day: data/releases.toml.
+# Releases of PostgreSQL and the ends of their support, as of a day: data/releases.toml.
 
 
 class Release(Struct, frozen=True):
@@ -113,7 +113,7 @@ def refused_lines(facts: CheckFacts) -> Iterator[tuple[FileError, bool]]:
     for error in dict.fromkeys(error for _, error in facts.have(FILE_ERRORS)):
         row, text = rows.get(error.name or ""), texts.get((error.name or "").lower())
         is_valid = row is not None and text is not None and _is_valid(row, text)
-        # A file may say another value than the command line, which wins: Patroni's way.
+        # With Patroni the command line has the value in force, and the file may have another.
         if row is not None and (row.pending_restart or (is_valid and row.source in AT_START)):
             continue
         yield error, not (is_valid and row is not None and row.context == "postmaster")
@@ -147,7 +147,7 @@ def _hba(facts: CheckFacts, limits: Limits) -> Findings:
     answer, row = HBA.of(facts), needs.parameters(facts).visible("hba_file")
     path = "" if row is None else row.setting
     if isinstance(answer, Unavailable) and path and path in str(answer):
-        # Who may not see the view is told of the view, not of the file.
+        # An error about the view's rights names the view, not the file.
         yield Finding(
             severity=Severity.CRITICAL,
             says=f"the server cannot read {path}: it does not start again",
@@ -340,7 +340,7 @@ def _back(facts: CheckFacts, names: Sequence[str]) -> Fix | None:
     if not names or _OF_NO_STATEMENT in names:
         return None
     fix = set_several([(parameters.row(name), parameters.shown(name)) for name in names])
-    # Nothing to propose: it is what is there now.
+    # The proposal leaves it out: the value is in force now.
     return replace(fix, parameter=None)
 
 

@@ -26,7 +26,7 @@ _USUAL: Final = frozenset({"ext4", "xfs"})
 _MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 _LAYERED: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
 _KEEPS: Final = ("data", "wal", "tablespace")
-"""How roles begin that hold what must not be lost."""
+"""Beginnings of the roles of directories whose data must not be lost."""
 _NO_BARRIERS: Final = frozenset({"nobarrier", "barrier=0", "fsync_mode=nobarrier"})
 _GIVES_UP: Final = frozenset({"soft", "softerr"})
 """Options of NFS: a request that is not answered fails after a while."""

@@ -77,7 +77,7 @@ def _invalid_ones(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _mended_index(database: str, index: IndexState) -> Fix:
     if _LEFT_OVER.search(index.name):
-        # No query uses it, and making it again fails as REINDEX did.
+        # No query uses it, and building it again fails as REINDEX did.
         return in_database(
             database,
             _drop_statement(index),

@@ -135,7 +135,7 @@ def _dirty(facts: CheckFacts, limits: Limits) -> Findings:
     sample = facts.have(needs.MEMORY)
     configured = kernel_number(facts, "vm.dirty_background_bytes")
     ratio = kernel_number(facts, "vm.dirty_background_ratio")
-    # The kernel takes the ratio of what can be dirty: free memory and file cache, not all of it.
+    # The kernel's ratio is of free memory and file cache, not of all memory.
     cached = figure(facts, "host.memory.cache", sample.cached_bytes)
     room = sample.free_bytes + max(cached - figure(facts, "host.memory.shared", sample.shmem_bytes), 0)
     size = configured or room * ratio / 100

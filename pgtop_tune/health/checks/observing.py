@@ -35,7 +35,7 @@ _GROUP: Final = "logging and statistics"
 _WITH_VIEWS: Final = ("pg_stat_statements", "pg_stat_kcache", "pg_wait_sampling", "pg_qualstats", "pg_stat_monitor")
 """Libraries that count for views of the extension of their name."""
 _EXTENSIONS_MOST: Final = 50
-"""So many of a database are asked for."""
+"""Extensions that the question asks of each database."""
 _DEVELOPER: Final = (
     *(
         BadValue(name, "off", "every statement writes to the log", texts=("on",))

@@ -93,7 +93,7 @@ def _files(facts: CheckFacts, limits: Limits) -> Findings:
     if isinstance(process, Unavailable):
         yield Unknown(f"the postmaster's process: {process}")
         return
-    # A process counts what it may open up to max_files_per_process, the files it keeps in reserve among them.
+    # max_files_per_process includes the files that a process keeps in reserve.
     intended = needs.parameters(facts).whole("max_files_per_process")
     soft = process.open_files_soft
     if soft is None or soft >= max(intended, limits["least"]):
@@ -140,7 +140,7 @@ def _time(facts: CheckFacts, limits: Limits) -> Findings:
         yield Unknown("the state of the kernel's clock is not visible from here")
     elif not in_step:
         yield Finding(
-            # A hypervisor may keep the clock right without a word to this kernel.
+            # A hypervisor may set the clock without telling this kernel.
             severity=Severity.INFO if virtual else Severity.WARNING,
             confidence=Confidence.MEDIUM if virtual else Confidence.HIGH,
             says="nothing keeps the machine's clock right: times of logs, backups and other machines drift apart",

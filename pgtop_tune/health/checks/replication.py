@@ -117,7 +117,7 @@ def _lag(facts: CheckFacts, limits: Limits) -> Findings:
         if lag.sender.state == _BACKUP:
             continue
         total = lag.total_bytes or 0
-        # A receiver that replays nothing, and one that has all, has a time all the same.
+        # replay_lag is set also for a receiver that replays nothing, and for one that has everything.
         behind_s = (lag.sender.replay_lag_ms or 0.0) / 1000 if total else 0.0
         if behind_s >= limits["seconds"] or total >= limits["bytes"]:
             worse = behind_s >= limits["high"] or total >= limits["high_bytes"]

@@ -105,7 +105,7 @@ def mapped_finding(login: MappedLogin, severity: Severity) -> Finding:
 def _closed(rule: HbaRule) -> Fix:
     line, reload = rule.place, "SELECT pg_reload_conf();"
     if rule.method in _IN_THE_CLEAR:
-        # Only "password" has an own password in the server that scram-sha-256 could go by.
+        # The other methods keep no password in the server that scram-sha-256 could use.
         return by_hand(f"Make {line} hostssl, then {reload}", f"Make it {rule.type} again, and {reload}")
     return by_hand(
         f"Replace {rule.method} in {line} by scram-sha-256, then {reload}", f"Restore {rule.method}, and {reload}"

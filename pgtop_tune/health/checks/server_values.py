@@ -325,7 +325,7 @@ def _switches_of_sessions(facts: CheckFacts, limits: Limits) -> Findings:
     for assignment in scoped(facts, {_PATH}):
         if _hides_the_catalogue(assignment.value):
             yield scoped_finding(assignment, Severity.WARNING, _HIDDEN)
-    # Our own session has a path of its own: what the server has stands only in its files.
+    # Our session sets its own search_path: only the files have the server's.
     lines = CONFIGURED.of(facts)
     for _, line in () if isinstance(lines, Unavailable) else lines:
         if line.name == _PATH and _hides_the_catalogue(line.setting or ""):

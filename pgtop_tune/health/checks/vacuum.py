@@ -76,7 +76,7 @@ _MULTIXACTS: Final = _IdKind(
 )
 _END: Final = 2**31
 _WARNS_WITH: Final = ((19, 100_000_000), (0, 40_000_000))
-"""From this major on, the server warns at every new id while fewer are left.
+"""First major, and the number of ids left below which the server warns at every new one.
 
 Source: SetTransactionIdLimit() of varsup.c, SetMultiXactIdLimit() of multixact.c.
 """

@@ -20,7 +20,7 @@ _LABEL: Final = 8
 _MARGIN: Final = 4
 _NARROWEST: Final = 40
 _AT_ONCE: Final = ("connection", "looks")
-"""Of the identity: what a reader has to know before the findings."""
+"""Entries of the identity that a reader has to know before the findings."""
 
 
 def text_lines(report: Report, everything: bool = False, width: int | None = None) -> list[str]:
@@ -178,7 +178,7 @@ def details(check: Check, finding: Finding, major: int | None, width: int | None
         broken = width if finding.fix.language is Language.WORDS else None
         for label, text in (("fix", finding.fix.do), ("undo", finding.fix.undo)):
             for number, line in enumerate(text.splitlines()):
-                # Blanks in a quoted name count: a command is made safe and otherwise left alone.
+                # Blanks in a quoted name count: only unsafe characters of a command change.
                 yield from _broken(f"{'' if number else label:<{_LABEL}} {printable(line)}", _LABEL + 1, broken)
         if finding.fix.remark:
             yield from _told("remark", finding.fix.remark, width)

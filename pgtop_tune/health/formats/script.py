@@ -44,7 +44,7 @@ def script_lines(report: Report, least: Severity | None) -> list[str]:
             continue
         name, value = action.parameter
         notes[action.of_machine] += _note(check, finding, action)
-        # The worst finding comes first and has the say.
+        # The worst finding comes first; its value counts.
         if chosen.setdefault(name, (value, action.of_machine))[0] != value:
             notes[action.of_machine].append(
                 f"#   {name}={one_line(value)} is left out: a worse finding already sets it"
@@ -91,7 +91,7 @@ def _note(check: Check, finding: Finding, action: Fix) -> Iterator[str]:
     if action.remark:
         yield f"#   {one_line(action.remark)}"
     if not action.of_machine:
-        # With --persist the files are not those that the fix by hand makes.
+        # --persist writes other files than the fix by hand.
         yield from _undo(action)
 
 

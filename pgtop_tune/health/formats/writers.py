@@ -48,7 +48,7 @@ def json_lines(report: Report) -> list[str]:
 
 def indented(document: Mapping[str, Any]) -> list[str]:
     """Return the lines of a JSON document."""
-    # In ASCII: names stay exactly as they are, and a terminal obeys none of them.
+    # ASCII keeps names exactly as they are, and no terminal obeys them.
     return json.dumps(document, ensure_ascii=True, indent=2).splitlines()
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from docs.markdown import plain, table
-from pgtop_tune.bench.datasets.bus import rows_of
+from pgtop_tune.bench.datasets.bus import table_sizes
 from pgtop_tune.bench.profiles import KEYS, SHIPPED, Profile, load_profiles
-from pgtop_tune.bench.scripts import read_script
+from pgtop_tune.bench.profiles import read_script
 
 _SHOWN_TICKETS: Final = 6_000_000
 
@@ -42,7 +42,7 @@ def profiles() -> str:
         "pgbench's tables: `scale`, `accounts`. The bus company's, here for six million tickets:\n",
         table(
             ("variable", "value"),
-            [(f"`{name}`", f"{number}") for name, number in rows_of(_SHOWN_TICKETS).items()],
+            [(f"`{name}`", f"{number}") for name, number in table_sizes(_SHOWN_TICKETS).items()],
         ),
     ]
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""Whose objects a superuser may touch: pieces of SQL that say it, in one place for data sets, loads and extensions.
+"""SQL conditions for the owners whose objects a superuser may touch, in one place for data sets, loads and extensions.
 
 Reading a table evaluates expressions of its owner, writing to it runs that role's triggers, and the owner of a schema
 or a database can put other objects in their place at any moment: all of it with the rights of the role that asks. So a
@@ -17,10 +17,11 @@ ME: Final = (
 
 
 def real_owner(owner: str) -> str:
-    """The role behind an owner's oid: pg_database_owner, which has public from 15 on, stands for the database's."""
+    """Return the role behind an owner's oid: pg_database_owner (owner of public since 15) stands for that of the
+    database."""
     return f"(CASE WHEN {owner} = 'pg_database_owner'::regrole THEN me.datdba ELSE {owner} END)"
 
 
 def trusted(owner: str) -> str:
-    """Whether what that owner has made may be run by this session; next to `ME`."""
+    """Return the condition that this session may run what the owner has made; for use next to `ME`."""
     return f"(NOT me.rolsuper OR pg_has_role({real_owner(owner)}, me.oid, 'MEMBER'))"

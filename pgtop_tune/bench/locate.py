@@ -48,7 +48,7 @@ class Pgbench(Struct, frozen=True):
     library_path: Path | None = None
 
     def environment(self) -> dict[str, str]:
-        """What must be added to its environment to start it."""
+        """Return the variables that starting this pgbench needs."""
         if self.library_path is None:
             return {}
         inherited = os.environ.get("LD_LIBRARY_PATH", "")
@@ -73,26 +73,26 @@ def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgb
         path = explicit / "pgbench" if explicit.is_dir() else explicit
         if not path.is_file():
             raise LoadProblem(f"there is no pgbench at {explicit}", INSTALL_HINT)
-        return newest([probe(path)], over_tls=over_tls)
-    found: list[Pgbench] = []
+        return newest_usable([probe(path)], over_tls=over_tls)
+    candidates: list[Pgbench] = []
     refusals: list[str] = []
     for path in _candidates():
         try:
-            found.append(probe(path))
+            candidates.append(probe(path))
         except LoadProblem as problem:
             refusals.append(problem.message)
-    if not found:
+    if not candidates:
         raise LoadProblem(refusals[0] if refusals else "no pgbench was found on this machine", INSTALL_HINT)
-    return newest(found, over_tls=over_tls)
+    return newest_usable(candidates, over_tls=over_tls)
 
 
-def newest(
-    found: Sequence[Pgbench], *, over_tls: bool, without_tls: Callable[[Pgbench], bool] | None = None
+def newest_usable(
+    candidates: Sequence[Pgbench], *, over_tls: bool, without_tls: Callable[[Pgbench], bool] | None = None
 ) -> Pgbench:
     """The newest of them that will do; of equals the first.
 
     Args:
-        found: At least one.
+        candidates: At least one.
         over_tls: It has to have TLS.
         without_tls: Tells that one has none; None tries it on this machine.
 
@@ -100,7 +100,7 @@ def newest(
         LoadProblem: It is older than PostgreSQL 13, or none of them has TLS.
     """
     lacks_tls = without_tls or _lacks_tls
-    recent_first = sorted(found, key=lambda pgbench: pgbench.version_num, reverse=True)
+    recent_first = sorted(candidates, key=lambda pgbench: pgbench.version_num, reverse=True)
     for pgbench in recent_first:
         if not over_tls or not lacks_tls(pgbench):
             return _recent_enough(pgbench)
@@ -129,9 +129,9 @@ def probe(path: Path) -> Pgbench:
         answer = _ask(path, library_path, ("--version",))
     parsed = parse_version(answer.stdout)
     if parsed is None:
-        words = one_line(answer.stderr or answer.stdout, 300) or f"exit status {answer.returncode}"
-        hint = own_libraries_hint(words, "name an installed pgbench with --pgbench")
-        raise LoadProblem(f"{path} is not a working pgbench: {words}", hint or INSTALL_HINT)
+        message = one_line(answer.stderr or answer.stdout, 300) or f"exit status {answer.returncode}"
+        hint = own_libraries_hint(message, "name an installed pgbench with --pgbench")
+        raise LoadProblem(f"{path} is not a working pgbench: {message}", hint or INSTALL_HINT)
     version_num, version = parsed
     return Pgbench(path=path, version_num=version_num, version=version, library_path=library_path)
 
@@ -176,9 +176,9 @@ def _in_packages() -> Iterator[Path]:
 
 
 def _on_path() -> Iterator[Path]:
-    found = shutil.which("pgbench")
-    if found:
-        yield Path(found)
+    path = shutil.which("pgbench")
+    if path:
+        yield Path(path)
 
 
 def _in_wheel() -> Iterator[Path]:
@@ -198,5 +198,5 @@ PLACES: Final[tuple[Callable[[], Iterator[Path]], ...]] = (
 
 def _candidates() -> list[Path]:
     """Existing binaries of all places, each once."""
-    paths = {path: None for place in PLACES for path in place() if path.is_file() and os.access(path, os.X_OK)}
+    paths = {path: None for find in PLACES for path in find() if path.is_file() and os.access(path, os.X_OK)}
     return list(paths)

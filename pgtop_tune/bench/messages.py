@@ -1,10 +1,8 @@
-"""Messages of a failed pgbench, with a hint for common causes.
+"""Messages of a failed pgbench, with a hint for common causes, and bounded output of a program.
 
-pgbench's stderr, taken apart where its threads wrote into each other's lines.
-Source: pgbench writes "pgbench:", " ", "error: " and the message with its line end one after the other
-(src/common/logging.c), and nothing keeps two threads from doing so at the same time.
-
-Output of a program, kept up to a limit: its beginning and its end.
+pgbench's threads write into each other's lines; `whole_lines` takes them apart. Source: pgbench writes "pgbench:", " ",
+"error: " and the message with its line end one after the other (src/common/logging.c), and nothing keeps two threads
+from doing so at the same time.
 """
 
 from __future__ import annotations
@@ -96,8 +94,8 @@ def whole_lines(stderr: str) -> Iterator[str]:
     A message whose prefix is in another line stays without one.
     """
     for line in stderr.splitlines():
-        said = _PROGRESS.sub("", line)
-        for part in _NEXT_MESSAGE.split(said):
+        without_progress = _PROGRESS.sub("", line)
+        for part in _NEXT_MESSAGE.split(without_progress):
             text = _message(part.rstrip())
             if text:
                 yield text
@@ -108,11 +106,11 @@ def _message(text: str) -> str:
     prefixes = _PREFIXES.match(text)
     if prefixes is None:
         return _FOREIGN_PREFIX.sub("", text)
-    words = _FOREIGN_PREFIX.sub("", text[prefixes.end() :])
-    if not words or _OF_THE_SERVER.match(words):
-        return words
+    message = _FOREIGN_PREFIX.sub("", text[prefixes.end() :])
+    if not message or _OF_THE_SERVER.match(message):
+        return message
     severity = re.search(_TORN_LINES_SEVERITY, prefixes[0])
-    return f"pgbench: {severity[0] if severity else 'error:'} {words}"
+    return f"pgbench: {severity[0] if severity else 'error:'} {message}"
 
 
 _CONSEQUENCE: Final = re.compile(
@@ -189,27 +187,27 @@ def last_words(stderr: str) -> str:
     return "\n".join(list(kept or behind)[:_MOST_LINES])
 
 
-def with_script(words: str, stderr: str, scripts: Sequence[str]) -> str:
+def with_script(message: str, stderr: str, scripts: Sequence[str]) -> str:
     """The words with the name of the script before them, where pgbench has several and gives the number of one.
 
     Args:
-        words: Why it ended.
+        message: Why it ended.
         stderr: All it said: of a statement that could not be prepared only a later line has the number.
         scripts: Names in the order of the command line, from number 0.
     """
     aborted = _ABORTED.search(stderr)
     if aborted is None or len(scripts) < 2 or int(aborted[1]) >= len(scripts):
-        return words
-    return _SEVERITY.sub(lambda severity: f"{severity[0]}{scripts[int(aborted[1])]}: ", words, count=1)
+        return message
+    return _SEVERITY.sub(lambda severity: f"{severity[0]}{scripts[int(aborted[1])]}: ", message, count=1)
 
 
-def hint_for(words: str) -> str:
+def hint_for(text: str) -> str:
     """Return what to do about it; "" when it is none of the common failures.
 
     What the server says of a statement quotes the script, and errors of other servers: only pgbench's own messages
     tell about the connection.
     """
-    messages = _messages(words)
+    messages = _messages(text)
     reasons = [message for message in messages if not _NOT_PREPARED.search(message)] or messages
     for message in reasons:
         rows = _HINTS_OF_STATEMENTS if _OF_STATEMENT.match(message) else _HINTS_OF_PGBENCH

@@ -1,8 +1,6 @@
-"""What bench is handed from outside: SQL on the server a load is for. Protocols only; bench imports no driver.
+"""The server of a load: its address in the words of libpq, pgbench's environment, and the port for SQL sessions on it.
 
-Which server pgbench talks to, in the words of libpq.
-
-pgbench's environment: the user's own, with what the endpoint and we must have in it.
+bench imports no driver; `SqlSession` is the port to one.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ def _sum(summands: tuple[Term, ...], use: MemoryUse) -> str:
 
 def _difference(use: MemoryUse) -> str:
     """Return the terms that our rule counts and the book's does not, largest first."""
-    named = {term.what: term.size_bytes for term in terms(use)}
-    books = {term.what: term.size_bytes for term in book_terms(use)}
+    named = {term.name: term.size_bytes for term in terms(use)}
+    books = {term.name: term.size_bytes for term in book_terms(use)}
     changes = {term: named.get(term, 0.0) - books.get(term, 0.0) for term in (*named, *books)}
     parts = [
         f"{'+' if change > 0 else '−'}{about(abs(change))} {_WHY.get(term, term)}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pgtop_tune.health.facts import CheckFacts
     from pgtop_tune.health.report import Report
     from pgtop_tune.health.setup import Wanted
-    from pgtop_tune.pooler.address import PoolerAddress
+    from pgtop_tune.model.pooler import PoolerAddress
     from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 

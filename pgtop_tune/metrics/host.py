@@ -1,13 +1,15 @@
-"""Numbers of the machine: CPU, memory, pressure, disks, processes. Rows only; `host_values`, `process_values` compute."""
+"""Numbers of the machine, and of this program: CPU, memory, pressure, disks, processes. `host_values` computes them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from pgtop_tune.metrics import host_values, sections
 from pgtop_tune.metrics import host_values as values
-from pgtop_tune.metrics import process_values, sections
-from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric, rate
 from pgtop_tune.metrics.host_values import DiskDelta
+from pgtop_tune.model.frame import Footprint
 
 CPU_USER = Metric(
     "host.cpu.user", "usr", "%", "Time the CPUs spent in programs, nice and virtual guests included; all cores together are 100.",
@@ -42,7 +44,7 @@ CPU_BUSY = Metric(
 CPU_FOREIGN = Metric(
     "host.cpu.foreign", "foreign", "%",
     "CPU time of other programs than the server, pgbench and this one, stolen time included; all cores are 100.",
-    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat, between two looks at processes", process_values.foreign_cpu,
+    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat, between two looks at processes", host_values.foreign_cpu,
 )  # fmt: skip
 CORE_BUSY: Final[Keyed[str]] = Keyed(
     "host.core.busy", "cores", "%", "Time this core was not idle; each core is 100. One full core among idle ones is a bottleneck that the total hides.",
@@ -235,20 +237,20 @@ DISK_REQUEST_BYTES: Final[Keyed[str]] = Keyed(
 PROCESS_CPU: Final[Keyed[int]] = Keyed(
     "host.process.cpu", "CPU%", "%", "CPU time of this process in the kernel and outside; one core is 100, as in top.",
     "/proc/PID/schedstat: Δ first field (ns) / Δt; without it, and of several threads, /proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)",
-    process_values.process_cpu,
+    host_values.process_cpu,
 )  # fmt: skip
 PROCESS_READ_BYTES: Final[Keyed[int]] = Keyed(
     "host.process.read_bytes", "R", "bytes/s", "Bytes fetched from storage for this process per second, without reads from the page cache.",
-    "/proc/PID/io: Δ read_bytes / Δt", process_values.process_io(lambda process: process.read_bytes),
+    "/proc/PID/io: Δ read_bytes / Δt", host_values.process_io(lambda process: process.read_bytes),
 )  # fmt: skip
 PROCESS_WRITE_BYTES: Final[Keyed[int]] = Keyed(
     "host.process.write_bytes", "W", "bytes/s",
     "Bytes this process handed to write calls per second (WAL, relations, temporary files); they reach storage later, charged to the process that flushes. The kernel's count of bytes for storage is not used: with large folios it is a hundredfold too high.",
-    "/proc/PID/io: Δ wchar / Δt", process_values.process_io(lambda process: process.write_bytes),
+    "/proc/PID/io: Δ wchar / Δt", host_values.process_io(lambda process: process.write_bytes),
 )  # fmt: skip
 PROCESS_RSS: Final[Keyed[int]] = Keyed(
     "host.process.rss", "RES", "bytes", "Resident memory of this process, including touched shared memory; sums count that memory several times.",
-    "/proc/PID/stat rss · page size", process_values.process_gauge(lambda process: process.rss_bytes),
+    "/proc/PID/stat rss · page size", host_values.process_gauge(lambda process: process.rss_bytes),
 )  # fmt: skip
 
 METRICS: Final = (
@@ -265,3 +267,42 @@ DISK_METRICS: Final = (
     DISK_READ_AWAIT, DISK_WRITE_AWAIT, DISK_QUEUE, DISK_REQUEST_BYTES,
 )  # fmt: skip
 PROCESS_METRICS: Final = (PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_WRITE_BYTES, PROCESS_RSS)
+
+
+OWN_WINDOW_S: Final = 5.0
+
+
+def _per_second(pick: Callable[[Footprint], float], factor: float = 1.0) -> Callable[[Interval], float | None]:
+    def value(interval: Interval) -> float | None:
+        recent = interval.recent(sections.footprint, OWN_WINDOW_S, least=2)
+        if len(recent) < 2:
+            return None
+        newer, older = recent[0], recent[-1]
+        per_second = rate(pick(older), pick(newer), older.at_s, newer.at_s)
+        return None if per_second is None else factor * per_second
+
+    return value
+
+
+def _rss(interval: Interval) -> float | None:
+    footprint = interval.now(sections.footprint)
+    return None if footprint is None else float(footprint.rss_bytes)
+
+
+OWN_CPU = Metric(
+    "own.cpu", "own cost", "%", "CPU time of this program, user and system, in per cent of one core; mean of 5 s.",
+    "Δ getrusage / Δt", _per_second(lambda footprint: footprint.cpu_s, 100.0), critical=5.0,
+)  # fmt: skip
+OWN_TERMINAL_BYTES = Metric(
+    "own.terminal_bytes", "terminal", "bytes/s", "Bytes this program writes to the terminal per second; mean of 5 s.",
+    "Δ bytes written / Δt", _per_second(lambda footprint: float(footprint.terminal_bytes)),
+)  # fmt: skip
+OWN_STATEMENT_MS = Metric(
+    "own.statement_ms", "server", "ms/s", "Time per second in which a statement of this program runs; mean of 5 s.",
+    "Δ wall time between sending a statement and its answer / Δt", _per_second(lambda footprint: footprint.statement_ms),
+)  # fmt: skip
+OWN_RSS = Metric(
+    "own.rss", "memory", "bytes", "Resident memory of this program.", "/proc/self/statm", _rss,
+)  # fmt: skip
+
+OWN_METRICS: Final = (OWN_CPU, OWN_TERMINAL_BYTES, OWN_STATEMENT_MS, OWN_RSS)

@@ -18,8 +18,7 @@ from pgtop_tune.model.recorded_as import WIDE, KeyedBy, Near
 from pgtop_tune.model.relations import DatabaseLimits, ProgressSample, RelationSample, TempFileSample
 from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.statements import StatementSample, StatementTexts
-from pgtop_tune.model.tail import TailSample
-from pgtop_tune.model.waits import LockCounterSample, LockSample, WaitSample
+from pgtop_tune.model.waits import LockCounterSample, LockSample, TailSample, WaitSample
 
 
 class ServerFacts(Struct, frozen=True, gc=False):

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from pgtop_tune.base.secret import MASK, without_secrets
 from pgtop_tune.model.bench import BenchProgress, BenchReport, LoadSpec, RunState, estimate_mark
 
 FORMAT: Final = "pgtop-tune-run/1"
@@ -251,8 +252,8 @@ class ServerTimes(Struct, frozen=True, gc=False):
 
     def of(self, script: str, text: str) -> StatementTimes | None:
         """One of them, where the server timed it."""
-        found = (row for row in self.rows if (row.script, row.text) == (script, text) and row.calls)
-        return next(found, None)
+        matching = (row for row in self.rows if (row.script, row.text) == (script, text) and row.calls)
+        return next(matching, None)
 
 
 class RunResult(Struct, frozen=True, gc=False):
@@ -323,7 +324,11 @@ class RunResult(Struct, frozen=True, gc=False):
         done = [] if self.report is None else [script.processed or 0 for script in self.report.scripts]
         if len(done) != len(counts) or not sum(done):
             done = [script.weight for script in self.scripts]
-        return self.tps * math.fsum((each or 0) * times for each, times in zip(counts, done, strict=True)) / sum(done)
+        return (
+            self.tps
+            * math.fsum((statements or 0) * times for statements, times in zip(counts, done, strict=True))
+            / sum(done)
+        )
 
     @property
     def counted(self) -> tuple[tuple[int, str], ...]:
@@ -364,3 +369,65 @@ class RunResult(Struct, frozen=True, gc=False):
     def percentile(self, quantile: float) -> float | None:
         """A percentile of the run in ms; None when nothing was logged."""
         return None if self.latencies is None else self.latencies.at(quantile)
+
+
+def as_json(result: RunResult) -> dict[str, Any]:
+    """The record as JSON has it: tps, percentiles, validity and command first, then everything else."""
+    latencies = result.latencies
+    validity = {
+        "valid": result.valid,
+        "partial": result.partial,
+        "doubts": [plain(doubt) | {"numbers": dict(doubt.numbers)} for doubt in result.doubts],
+    }
+    first = {
+        "format": FORMAT,
+        "tps": result.tps,
+        "percentiles": None if latencies is None else _percentiles(latencies),
+        "validity": validity,
+        "command": plain(result.command),
+        "qps": result.qps,
+    }
+    remaining = plain(result)
+    for name in ("latencies", "doubts", "by_second", "by_script"):
+        del remaining[name]
+    if remaining["report"] is not None:
+        # Its text is in stdout.
+        del remaining["report"]["raw"]
+    remaining["by_second"] = {row.part: _percentiles(row.latencies) for row in result.by_second}
+    remaining["by_script"] = [{"script": row.part} | _percentiles(row.latencies) for row in result.by_script]
+    return first | {name: value for name, value in remaining.items() if name not in first}
+
+
+def _percentiles(latencies: LatencySummary) -> dict[str, Any]:
+    quantiles = {
+        f"p{quantile:g}_ms": None if value is None else round(value, 3) for quantile, value in latencies.quantiles
+    }
+    return {
+        **quantiles,
+        "max_ms": latencies.max_ms,
+        "mean_ms": round(latencies.mean_ms, 3),
+        "logged": latencies.logged,
+        "counted": latencies.counted,
+        "counted_below_ms": latencies.counted_below_ms,
+        "histogram": " ".join(f"{low_us}:{count}" for low_us, count in latencies.histogram),
+    }
+
+
+def plain(value: Any) -> Any:
+    """Structs, tuples and mappings as JSON's objects and arrays; numbers JSON does not have as null; no secrets."""
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {str(key): plain(element) for key, element in value.items()}
+    if isinstance(value, list | tuple):
+        pair = [plain(element) for element in value]
+        if len(value) == 2 and all(isinstance(element, str) for element in value):
+            # A variable of a script, or a setting: its name tells whether its value is a secret.
+            named = f"{value[0]}={value[1]}"
+            return pair if without_secrets(named) == named else [pair[0], MASK]
+        return pair
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, StrEnum):
+        return str(value)
+    return without_secrets(value) if isinstance(value, str) else value

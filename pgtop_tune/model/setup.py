@@ -119,4 +119,4 @@ class Measured(Struct, frozen=True, gc=False):
 
     def value(self, id_: str) -> float | None:
         """One number; None where it was not measured."""
-        return next((each.value for each in self.ceilings if each.id == id_), None)
+        return next((limit.value for limit in self.ceilings if limit.id == id_), None)

@@ -13,8 +13,15 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
-from pgtop_tune.model.pooler import PGCAT, ConsoleSample, Pool, PooledDatabase, PoolerCounters, PoolerSettings
-from pgtop_tune.pooler.address import PoolerAddress
+from pgtop_tune.model.pooler import (
+    PGCAT,
+    ConsoleSample,
+    Pool,
+    PooledDatabase,
+    PoolerAddress,
+    PoolerCounters,
+    PoolerSettings,
+)
 
 # From the rows of an admin console to the model: by the names of columns, never by their places.
 #
@@ -65,12 +72,12 @@ def pools_of(rows: Iterable[Row]) -> tuple[Pool, ...]:
 def counters_of(rows: Iterable[Row]) -> tuple[PoolerCounters, ...]:
     """SHOW STATS without the console's own."""
     names = _Unique()
-    found = []
+    counters = []
     for row in rows:
         database, user, instance = _cell(row, "database"), _cell(row, "user"), _cell(row, "instance")
         if database in _CONSOLE:
             continue
-        found.append(
+        counters.append(
             PoolerCounters(
                 id=names(" ".join(filter(None, (instance, f"{user}@{database}" if user else database)))),
                 database=database,
@@ -88,7 +95,7 @@ def counters_of(rows: Iterable[Row]) -> tuple[PoolerCounters, ...]:
                 errors=_number(row, "total_errors"),
             )
         )
-    return tuple(found)
+    return tuple(counters)
 
 
 def databases_of(rows: Iterable[Row]) -> tuple[PooledDatabase, ...]:
@@ -180,10 +187,10 @@ def _number(row: Row, *columns: str) -> int | None:
 
 def _waited_us(row: Row) -> int | None:
     """maxwait holds whole seconds and maxwait_us the rest; None when they are more than any wait."""
-    seconds, rest = _number(row, "maxwait"), _number(row, "maxwait_us")
+    seconds, microseconds = _number(row, "maxwait"), _number(row, "maxwait_us")
     if seconds is None or seconds > _LONGEST_WAIT_S:
         return None
-    return seconds * 1_000_000 + (rest or 0)
+    return seconds * 1_000_000 + (microseconds or 0)
 
 
 # A connection that speaks the simple query protocol only: an admin console knows no other.
@@ -239,7 +246,7 @@ class SimpleConnection:
             raw.send_query(command.encode())
             while raw.flush():
                 await _ready(raw.socket, writing=True)
-            found: list[Row] = []
+            answer_rows: list[Row] = []
             refused = ""
             while True:
                 while raw.is_busy():
@@ -249,26 +256,26 @@ class SimpleConnection:
                 if result is None:
                     break
                 refused = refused or self._refusal(result)
-                found += _rows(result)
+                answer_rows += _rows(result)
         except psycopg.Error as error:
             raise self._gone(_one_line(str(error).encode())) from None
         self._worked(raw.status == pq.ConnStatus.OK)
         if refused:
             raise ServerProblem(refused)
-        return found
+        return answer_rows
 
     def _refusal(self, result: pq.abc.PGresult) -> str:
         if result.status not in _FAILED:
             return ""
-        words = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
-        return _one_line(words) or "refused"
+        message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
+        return _one_line(message) or "refused"
 
     def _worked(self, so: bool) -> None:
         if not so:
             raise self._gone(_one_line(self._raw.error_message))
 
-    def _gone(self, words: str) -> ConnectionProblem:
-        return ConnectionProblem(f"{self._address.described}: {words or 'the connection was cut'}")
+    def _gone(self, message: str) -> ConnectionProblem:
+        return ConnectionProblem(f"{self._address.described}: {message or 'the connection was cut'}")
 
 
 async def open_console(address: PoolerAddress, application_name: str) -> SimpleConnection:
@@ -279,10 +286,10 @@ async def open_console(address: PoolerAddress, application_name: str) -> SimpleC
         NotLetIn: It says no: user, password, pg_hba.conf of its own, or the user may not see the console.
         PasswordNeeded: It wants a password and there was none where libpq looks for it.
     """
-    words = {key: value for key, value in address.keywords.items() if value}
+    keywords = {key: value for key, value in address.keywords.items() if value}
     secrets = {key: secret.reveal() for key, secret in address.secrets.items()}
-    ours = {**_OURS, "application_name": application_name}
-    conninfo = make_conninfo("", **{**words, **secrets, **ours}).encode()
+    own_settings = {**_OURS, "application_name": application_name}
+    conninfo = make_conninfo("", **{**keywords, **secrets, **own_settings}).encode()
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             # libpq looks host names up before it returns.
@@ -314,27 +321,27 @@ def _check(raw: pq.abc.PGconn, address: PoolerAddress) -> None:
         return
     # Where it was tried is said already, and libpq's questions are on further lines.
     first, *_ = _text(raw.error_message).splitlines() or [""]
-    words = f"{address.described}: {_PLACE.sub('', first)}"
+    message = f"{address.described}: {_PLACE.sub('', first)}"
     if raw.needs_password:
-        raise PasswordNeeded(words, "add a line to .pgpass, or a password to the URI of --pooler")
-    if "FATAL" in words:
-        raise NotLetIn(words, "use a member of stats_users or admin_users of PgBouncer, or admin_username of PgCat")
-    raise ConnectionProblem(words, "check that the pooler runs, and the port")
+        raise PasswordNeeded(message, "add a line to .pgpass, or a password to the URI of --pooler")
+    if "FATAL" in message:
+        raise NotLetIn(message, "use a member of stats_users or admin_users of PgBouncer, or admin_username of PgCat")
+    raise ConnectionProblem(message, "check that the pooler runs, and the port")
 
 
 async def _ready(descriptor: int, *, writing: bool) -> None:
     """Waits until a socket can be read, or written."""
     loop = asyncio.get_running_loop()
-    came: asyncio.Future[None] = loop.create_future()
+    is_ready: asyncio.Future[None] = loop.create_future()
 
     def ready() -> None:
-        if not came.done():
-            came.set_result(None)
+        if not is_ready.done():
+            is_ready.set_result(None)
 
     add, remove = (loop.add_writer, loop.remove_writer) if writing else (loop.add_reader, loop.remove_reader)
     add(descriptor, ready)
     try:
-        await came
+        await is_ready
     finally:
         remove(descriptor)
 
@@ -357,8 +364,8 @@ def _maybe_text(value: bytes | None) -> str | None:
     return None if value is None else _text(value)
 
 
-def _one_line(words: bytes) -> str:
-    return " ".join(_text(words).split())
+def _one_line(message: bytes) -> str:
+    return " ".join(_text(message).split())
 
 
 _SETTINGS_EVERY_S: Final = 30.0

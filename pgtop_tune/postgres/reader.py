@@ -16,8 +16,7 @@ from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.model.postgres import Activity, DatabaseCounters, ParameterSample, ServerFacts
-from pgtop_tune.model.tail import Blocker
-from pgtop_tune.model.waits import WaitLook
+from pgtop_tune.model.waits import Blocker, WaitLook
 from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.readers import relations, server
 from pgtop_tune.postgres.readers.section_readers import ReadContext, SectionReaders
@@ -26,7 +25,7 @@ from pgtop_tune.postgres.readers.server_log import LogReader, log_closed
 from pgtop_tune.postgres.readers.sessions import ActivityRows, LockReader
 from pgtop_tune.postgres.readers.statements import StatementReader
 from pgtop_tune.postgres.readers.waits import WaitReader
-from pgtop_tune.postgres.server.capabilities import Capabilities, too_old
+from pgtop_tune.postgres.server.capabilities import PREDEFINED, Capabilities, too_old
 from pgtop_tune.postgres.server.closed_rights import fetch_open, with_grants
 from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
@@ -34,7 +33,6 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.server.failures import absence, server_words
 from pgtop_tune.postgres.server.file_looks import FilesHang, new_hangs
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.postgres.server.rows import RowForm
 
 _FIRST_PAUSE_S: Final = 5.0

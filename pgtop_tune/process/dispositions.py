@@ -42,7 +42,7 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 @contextmanager
 def handled(numbers: tuple[signal.Signals, ...], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Within, call a handler for these signals; those from before are back afterwards."""
+    """Call a handler for these signals; those from before are back afterwards."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield

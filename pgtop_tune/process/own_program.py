@@ -87,8 +87,12 @@ def held_descriptors() -> Sequence[int]:
 def _words(module: str) -> list[str]:
     if not _start.file:
         return [_interpreter(), "-P", "-m", module]
-    words = [] if module == _PACKAGE else [f"--module={module}"]
-    return [*file_argv(_start.file), *([f"--archive={_start.archive}"] if _start.archive and words else []), *words]
+    module_words = [] if module == _PACKAGE else [f"--module={module}"]
+    return [
+        *file_argv(_start.file),
+        *([f"--archive={_start.archive}"] if _start.archive and module_words else []),
+        *module_words,
+    ]
 
 
 def _interpreter() -> str:

@@ -11,7 +11,7 @@ import os
 _CHUNK_BYTES = 65_536
 
 
-def main() -> None:
+def answer_questions() -> None:
     """Say that we are there, then answer until the other end closes the pipe."""
     received = b""
     os.write(1, b"\0")
@@ -32,6 +32,6 @@ def _answer(kind: bytes, path: bytes) -> bytes:
 
 if __name__ == "__main__":
     try:
-        main()
+        answer_questions()
     except BrokenPipeError:
         pass

@@ -117,7 +117,7 @@ class RevertWatchdog:
                 pass
 
     def dismiss(self) -> None:
-        """All is well: nothing is run, unless it already has been."""
+        """Dismiss the watchdog: nothing is run, unless it already has been."""
         pipe = self.process.stdin
         if pipe is None:
             self.process.terminate()
@@ -137,7 +137,7 @@ class RevertWatchdog:
 
 
 def watch(until_s: float, patience_s: float, last_word: str, archive: str, argv: Sequence[str]) -> int:
-    """Waits on standard input, or for a moment of the boot clock; the status of the command, 0 where it did not run."""
+    """Wait on standard input, or for a moment of the boot clock; the status of the command, 0 where it did not run."""
     os.write(1, STANDS)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -157,8 +157,8 @@ def watch(until_s: float, patience_s: float, last_word: str, archive: str, argv:
             return _run(argv, archive, patience_s, last_word, copy)
         begun += chunk
         while b"\n" in begun:
-            line, _, rest = bytes(begun).partition(b"\n")
-            begun = bytearray(rest)
+            line, _, remainder = bytes(begun).partition(b"\n")
+            begun = bytearray(remainder)
             if line + b"\n" == WELL:
                 return 0
             if line.startswith(_COPY):

@@ -26,8 +26,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import private
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.frames import Score
-from pgtop_tune.recording.landmarks import score_of_frame
+from pgtop_tune.recording.frames import LandmarkKind, score_of_frame
 
 if TYPE_CHECKING:
     from pgtop_tune.runtime.ports import Step
@@ -119,7 +118,9 @@ class _Block(Struct):
 
     first: int
     moments: array[float] = field(default_factory=lambda: array("d"))
-    scores: dict[Score, array[float]] = field(default_factory=lambda: {score: array("d") for score in Score})
+    scores: dict[LandmarkKind, array[float]] = field(
+        default_factory=lambda: {score: array("d") for score in LandmarkKind}
+    )
     lines: list[bytes] = field(default_factory=list)
     waiting: list[Frame] = field(default_factory=list)
     packed: bytes | PutAway = b""
@@ -288,7 +289,7 @@ class HistoryBuffer:
             # More may have come into this block by now.
             first = index
 
-    def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
+    def scores(self, score: LandmarkKind, first: int = 0) -> Iterator[tuple[int, float]]:
         """See `Frames.scores`."""
         index = first
         while (block := self._block_at(index)) is not None:

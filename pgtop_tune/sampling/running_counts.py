@@ -15,11 +15,11 @@ from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitCount, WaitPeak, WaitSam
 MOST_KINDS: Final = 256
 """Rows of a sample. Where there are more, the rarest lose their query id and become one."""
 _KEPT: Final = 20
-"""Samples a kind stays in with nothing seen: a wait that comes and goes is one small number in a recording."""
+"""Samples for which an unseen kind stays: a wait that comes and goes is one small number in a recording."""
 
 
 class WaitCounts:
-    """Adds up looks; every kind of wait keeps its place from sample to sample while it is seen now and then."""
+    """Sums of looks; every kind of wait keeps its place from sample to sample while it is seen now and then."""
 
     def __init__(self) -> None:
         self._rows: dict[str, WaitCount] = {}
@@ -29,9 +29,9 @@ class WaitCounts:
         self._looks = 0
 
     def add(self, look: Iterable[WaitCount], looks: int = 1) -> None:
-        """Takes one look, or what so many looks of somebody else found."""
+        """Take one look, or the sum of so many looks of another program."""
         self._looks += looks
-        seen = self._seen
+        observations = self._seen
         at_once: dict[tuple[str, str], int] = {}
         for count in look:
             wait = count.wait_event_type, count.wait_event
@@ -39,12 +39,12 @@ class WaitCounts:
             kind = count.kind
             if kind not in self._rows:
                 self._rows[kind] = replace(count, observations=0)
-            seen[kind] = seen.get(kind, 0) + count.observations
+            observations[kind] = observations.get(kind, 0) + count.observations
         for wait, most in at_once.items() if looks == 1 else ():
             self._peaks[wait] = max(most, self._peaks.get(wait, 0))
 
     def drain(self, at_s: float, source: str = ACTIVITY_SOURCE) -> WaitSample:
-        """What was added since the last call."""
+        """Return the sums since the last call."""
         if len(self._rows) > MOST_KINDS:
             self._forget_unseen()
         if len(self._rows) > MOST_KINDS:
@@ -55,15 +55,15 @@ class WaitCounts:
             self._unseen[kind] = unseen
             if unseen >= _KEPT:
                 del self._rows[kind], self._unseen[kind]
-        own = source == ACTIVITY_SOURCE
-        peaks = tuple(WaitPeak(*wait, most) for wait, most in self._peaks.items() if most > 1 and own)
+        from_activity = source == ACTIVITY_SOURCE
+        peaks = tuple(WaitPeak(*wait, most) for wait, most in self._peaks.items() if most > 1 and from_activity)
         sample = WaitSample(at_s=at_s, samples=self._looks, counts=counts, source=source, peaks=peaks)
         self._seen, self._peaks = {}, {}
         self._looks = 0
         return sample
 
     def clear(self) -> None:
-        """Forgets everything: the server was gone."""
+        """Forget everything: the server was gone."""
         self._rows.clear()
         self._seen.clear()
         self._unseen.clear()
@@ -86,17 +86,17 @@ class WaitCounts:
             self._seen[row.kind] = self._seen.get(row.kind, 0) + self._seen.pop(kind)
 
 
-# Remembers how many full pages had been written when checkpoints began: frames alone forget it within minutes.
+# Full pages written when checkpoints began: frames alone forget them within minutes.
 
 
 class CheckpointCycles:
-    """Sees the counters of every tick and notices when a checkpoint has begun."""
+    """Full pages at the begin of checkpoints, from the counters of every tick."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets everything: the server restarted, or was away and may have begun any number of checkpoints."""
+        """Forget everything: the server restarted, or was away and may have begun any number of checkpoints."""
         self._counters: CheckpointCounters | None = None
         self._wal: WalCounters | None = None
         self._at_begin: int | None = None
@@ -105,7 +105,8 @@ class CheckpointCycles:
     def seen(
         self, counters: CheckpointCounters | Unavailable, wal: WalCounters | Unavailable
     ) -> CheckpointCycle | Unavailable:
-        """What is known of this checkpoint cycle and the one before; the reason where a counter is not there."""
+        """Return the known figures of this checkpoint cycle and the one before; the reason where a counter is
+        absent."""
         if isinstance(counters, Unavailable):
             self.clear()
             return counters

@@ -13,7 +13,7 @@ import pytest
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.server.reverting import revert
+from pgtop_tune.changes.server.reverting import revert_parameters
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.changes.server.test_control import ROOT, auto_conf, settings
@@ -123,4 +123,4 @@ def test_killed_at_any_moment_a_new_process_puts_everything_back(server: Throwaw
 
 def test_reverting_without_a_server_says_so_and_keeps_the_journal(tmp_path: Path) -> None:
     with pytest.raises(PgtopError, match="no server has a socket there"):
-        revert(resolve("postgres", host=str(tmp_path), user="u"), directory=tmp_path)
+        revert_parameters(resolve("postgres", host=str(tmp_path), user="u"), directory=tmp_path)

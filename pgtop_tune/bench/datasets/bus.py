@@ -39,7 +39,7 @@ _THOUSANDS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 class BusPlan(Struct, frozen=True):
-    """What is to be made.
+    """The size and the options of the data set.
 
     Attributes:
         unlogged: Without WAL: quicker, and not representative.
@@ -71,7 +71,7 @@ class BusPlan(Struct, frozen=True):
         return int(self.tickets * TICKET_BYTES) + 2**20
 
 
-def rows_of(tickets: int) -> dict[str, int]:
+def table_sizes(tickets: int) -> dict[str, int]:
     """Rows of each table, and `days`, the days with rides; for so many tickets.
 
     The names are those of the variables that scripts may use.
@@ -97,11 +97,11 @@ def parse_size(text: str) -> int:
     Raises:
         LoadProblem: It is none of these.
     """
-    found = _SIZE.fullmatch(text.strip())
+    match = _SIZE.fullmatch(text.strip())
     tickets = 0
-    if found:
-        number = float(found[1]) * _THOUSANDS[found[2].lower()]
-        tickets = round(number / TICKET_BYTES if found[3] else number)
+    if match:
+        number = float(match[1]) * _THOUSANDS[match[2].lower()]
+        tickets = round(number / TICKET_BYTES if match[3] else number)
     if not 1 <= tickets <= MOST_TICKETS:
         raise LoadProblem(
             f"{text!r} is not a size of the bus data set",
@@ -118,7 +118,7 @@ def statements(name: str, plan: BusPlan, more: Mapping[str, int] | None = None) 
         more: Further numbers it needs.
     """
     numbers = {
-        **rows_of(plan.tickets),
+        **table_sizes(plan.tickets),
         "version": VERSION,
         "seed": plan.seed,
         "block_rides": BLOCK_RIDES,
@@ -128,9 +128,9 @@ def statements(name: str, plan: BusPlan, more: Mapping[str, int] | None = None) 
         "remainder": plan.tickets % BLOCK_TICKETS,
         **(more or {}),
     }
-    words = {"unlogged": "UNLOGGED" if plan.unlogged else "", "is_unlogged": str(plan.unlogged).lower()}
+    options = {"unlogged": "UNLOGGED" if plan.unlogged else "", "is_unlogged": str(plan.unlogged).lower()}
     text = resources.files("pgtop_tune.bench.datasets").joinpath("sql", f"bus_{name}.sql").read_text("utf-8")
-    return Template(text).substitute(words, **numbers)
+    return Template(text).substitute(options, **numbers)
 
 
 def chunk_statements(plan: BusPlan, number: int) -> str:

@@ -258,7 +258,7 @@ def _announcement(set_id: str, by: str, changes: tuple[HostChange, ...], until_m
 
 
 def _locked(directory: Path) -> int | None:
-    """A descriptor of the directory with its lock; None where there can be none."""
+    """Return a descriptor of the directory with its lock; None where there can be none."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:

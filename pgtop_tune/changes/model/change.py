@@ -13,6 +13,11 @@ from typing import Final
 from msgspec import Struct
 
 
+def joined_notes(*notes: str) -> str:
+    """Return the notes that are there, as one sentence."""
+    return "; ".join(filter(None, notes))
+
+
 class WantedSetting(Struct, frozen=True):
     """A setting of the operating system as it is asked for.
 
@@ -51,7 +56,7 @@ class HostChange(Struct, frozen=True):
         kept: Whether it is confirmed; else it is pending and reverts at its deadline.
         until_ms: The deadline, milliseconds since the epoch; None without one.
         until_boot_ms: The same on the boot clock; None where an older version wrote it.
-        boot_clock: Which boot clock (`process.boot_clock`).
+        boot_clock: Which boot clock (`process.process_key`).
     """
 
     id: str
@@ -75,9 +80,14 @@ class HostChange(Struct, frozen=True):
     until_boot_ms: int | None = None
     boot_clock: str = ""
 
+    @property
+    def set_key(self) -> str:
+        """Id of its set; its own where it is a single change."""
+        return self.set_id or self.id
+
 
 class Proof(Struct, frozen=True):
-    """What the server shows of one parameter after a change.
+    """A parameter as the server shows it after a change.
 
     Attributes:
         name: Parameter.
@@ -109,7 +119,7 @@ class Proof(Struct, frozen=True):
 
 
 class ChangeState(StrEnum):
-    """How far a change got. The words stand in the journal."""
+    """Progress of a change. The values stand in the journal."""
 
     INTENDED = "intended"
     """Written down, about to be made; after a crash nobody knows whether it was."""
@@ -148,6 +158,11 @@ class Scope(Struct, frozen=True):
     role: str = ""
     database: str = ""
 
+    @property
+    def is_system(self) -> bool:
+        """Whether it is the whole server."""
+        return self.kind is ScopeKind.SYSTEM
+
 
 SYSTEM: Final = Scope()
 
@@ -181,7 +196,7 @@ class ParameterChange(Struct, frozen=True):
         stored_after: What the scope has after it, as the server has written it; None after a RESET and until it is
             read back.
         until_boot_ms: The deadline on the boot clock; None where an older version wrote it.
-        boot_clock: Which boot clock (`process.boot_clock`).
+        boot_clock: Which boot clock (`process.process_key`).
         role_oid: Of the scope's role, which may be renamed; 0 without one, and where an older version wrote it.
         database_oid: Of the scope's database, likewise.
         displaced: A revert of the confirmed change found another value in its place and wrote nothing: when this one's
@@ -215,12 +230,17 @@ class ParameterChange(Struct, frozen=True):
     with_restart: bool = False
     displaced: bool = False
 
-    def covers(self, other: ParameterChange) -> bool:
-        """Whether both change the same parameter of the same role and database, whatever those were called."""
-        if (self.name, self.scope.kind) != (other.name, other.scope.kind):
+    @property
+    def set_key(self) -> str:
+        """Id of its set; its own where it is a single change."""
+        return self.set_id or self.id
+
+    def covers(self, second: ParameterChange) -> bool:
+        """Return whether both change the same parameter of the same role and database, whatever those were called."""
+        if (self.name, self.scope.kind) != (second.name, second.scope.kind):
             return False
-        ours, theirs = (self.role_oid, self.database_oid), (other.role_oid, other.database_oid)
-        return ours == theirs if any(ours) and any(theirs) else self.scope == other.scope
+        own_oids, second_oids = (self.role_oid, self.database_oid), (second.role_oid, second.database_oid)
+        return own_oids == second_oids if any(own_oids) and any(second_oids) else self.scope == second.scope
 
     @property
     def told_after(self) -> str:
@@ -305,7 +325,8 @@ _SYSTEM: Final = {
 
 
 def choices(context: str) -> tuple[ReachChoice, ...]:
-    """The ways to change a parameter, the narrowest that shows its effect first; none where it cannot be changed.
+    """Return the ways to change a parameter, the narrowest that shows its effect first; none where it cannot be
+    changed.
 
     Args:
         context: pg_settings.context.
@@ -317,7 +338,7 @@ def choices(context: str) -> tuple[ReachChoice, ...]:
 
 
 def narrowest(context: str, *, can_load: bool, connected: bool) -> ReachChoice | None:
-    """The narrowest way that shows the effect, where nobody says for whom; None where it cannot be changed.
+    """Return the narrowest way that shows the effect, where nobody says for whom; None where it cannot be changed.
 
     Sessions that are connected are reached by nothing less than the whole server: narrower ways are for those to come.
 
@@ -332,5 +353,6 @@ def narrowest(context: str, *, can_load: bool, connected: bool) -> ReachChoice |
 
 
 def of_reach(context: str, reach: Reach) -> ReachChoice | None:
-    """What a way of changing does to sessions already connected; None where it is none for this parameter."""
+    """Return the effect of a way of changing on connected sessions; None where the parameter cannot be changed in this
+    way."""
     return next((choice for choice in choices(context) if choice.reach is reach), None)

@@ -26,7 +26,7 @@ class Refusal(Struct, frozen=True):
 
 
 class RevertOutcome(Struct, frozen=True):
-    """What came of taking changes back, last change first.
+    """The outcome of reverting changes, last change first.
 
     Attributes:
         settled: What is not in force any more, in the order it was looked at.
@@ -63,23 +63,23 @@ class RevertOutcome(Struct, frozen=True):
         return tuple(change for change in self.settled if change.state is ChangeState.SUPERSEDED)
 
     def after_writing(self, ids: frozenset[str]) -> RevertOutcome:
-        """What came of it where some old values had been written by this command while the server was down."""
-        ours = {change.id for change in self.already} & ids
-        settled = tuple(replace(change, message="") if change.id in ours else change for change in self.settled)
-        return replace(self, settled=settled, written=self.written | ours)
+        """Return the outcome where this command had written some old values while the server was down."""
+        own_ids = {change.id for change in self.already} & ids
+        settled = tuple(replace(change, message="") if change.id in own_ids else change for change in self.settled)
+        return replace(self, settled=settled, written=self.written | own_ids)
 
-    def and_then(self, other: RevertOutcome) -> RevertOutcome:
-        """Both together."""
+    def and_then(self, second: RevertOutcome) -> RevertOutcome:
+        """Return both outcomes together."""
         return RevertOutcome(
-            settled=(*self.settled, *other.settled),
-            written=self.written | other.written,
-            elsewhere=(*self.elsewhere, *other.elsewhere),
-            refused=(*self.refused, *other.refused),
-            origins={**self.origins, **other.origins},
+            settled=(*self.settled, *second.settled),
+            written=self.written | second.written,
+            elsewhere=(*self.elsewhere, *second.elsewhere),
+            refused=(*self.refused, *second.refused),
+            origins={**self.origins, **second.origins},
         )
 
     def check_none_refused(self) -> None:
-        """Raises the first of the problems."""
+        """Raise the first of the problems."""
         if self.refused:
             raise self.refused[0].problem
 
@@ -89,7 +89,7 @@ Change = ParameterChange | HostChange
 
 
 class ChangeSet(Struct, frozen=True, kw_only=True):
-    """What is asked for, or, once it is planned, what is made and in which order.
+    """The changes asked for; once the set is planned, in the order in which they are made.
 
     Attributes:
         parameters: Of the server.
@@ -108,12 +108,12 @@ class ChangeSet(Struct, frozen=True, kw_only=True):
 
     @property
     def of_machine(self) -> tuple[WantedSetting, ...]:
-        """Its settings of the machine, in order."""
+        """Settings of the machine, in order."""
         return (*self.settings, *self.settings_after)
 
 
 class Settled(Struct, frozen=True, kw_only=True):
-    """What came of making, confirming or reverting a set.
+    """The outcome of making, confirming or reverting a set.
 
     Attributes:
         set_id: The same in the journals of the server and of the machine.
@@ -129,11 +129,11 @@ class Settled(Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Of both halves."""
+        """Changes of both halves."""
         return (*self.settings, *self.parameters)
 
     def checked(self) -> Settled:
-        """Itself.
+        """Return the outcome itself.
 
         Raises:
             PgtopError: A half is still in force.
@@ -150,12 +150,12 @@ class LostBetweenHalves(ConnectionProblem):
         made: The half that is in force.
     """
 
-    def __init__(self, lost: ConnectionProblem, made: Settled) -> None:
-        hint = f"`pgtop-tune revert --set {made.set_id}` reverts both halves when the server answers again"
+    def __init__(self, lost: ConnectionProblem, settled: Settled) -> None:
+        hint = f"`pgtop-tune revert --set {settled.set_id}` reverts both halves when the server answers again"
         super().__init__(lost.message, hint)
-        self.made = made
+        self.made = settled
 
 
 def value_before(change: Change) -> str:
-    """The value before a change, as the server or the kernel shows it."""
+    """Return the value before a change, as the server or the kernel shows it."""
     return change.value_before if isinstance(change, HostChange) else change.shown_before

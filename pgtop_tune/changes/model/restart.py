@@ -10,7 +10,7 @@ from pgtop_tune.changes.model.change import ParameterChange
 
 
 class RestartVerdict(StrEnum):
-    """What a check before a restart says."""
+    """The verdict of a check before a restart."""
 
     FINE = "fine"
     UNKNOWN = "not known"
@@ -22,7 +22,7 @@ class RestartVerdict(StrEnum):
 
 
 class RestartState(StrEnum):
-    """What came of a restart."""
+    """The outcome of a restart."""
 
     CAME_UP = "came up"
     OLD_VALUES = "old values"
@@ -69,7 +69,7 @@ class RestartCheck(Struct, frozen=True):
 
 
 class RestartPlan(Struct, frozen=True):
-    """What a restart would do, before it is done.
+    """A restart before it is done: its effects and conditions.
 
     Attributes:
         statements: SQL that is run before it, in order; empty when only what waits already is taken over.
@@ -100,7 +100,7 @@ class RestartPlan(Struct, frozen=True):
 
 
 class RestartOutcome(Struct, frozen=True):
-    """What came of a restart.
+    """The outcome of a restart.
 
     Attributes:
         words: One sentence for the operator.

@@ -15,13 +15,13 @@ from typing import Final
 
 from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem
 from pgtop_tune.changes.journal import Journal, path_for, read
-from pgtop_tune.changes.model.change import ParameterChange, ScopeKind
+from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.restart.offline import restore
-from pgtop_tune.changes.restart.recovery import Known, holds_same_cluster, known_servers
+from pgtop_tune.changes.restart.recovery import KnownServer, holds_same_cluster, known_servers
 from pgtop_tune.changes.server.markers import restoring_sql
 from pgtop_tune.changes.server.reverting import ServerSelection
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.changes.server.way_in import decides
+from pgtop_tune.changes.server.way_in import can_keep_out
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -68,10 +68,11 @@ def let_in_again(
                 continue
             with Journal(server.name, directory) as journal:
                 chosen = of_file(journal.text().in_force)
-                changed = restore(server.place, chosen)
+                changed = restore(server.server_place, chosen)
             if changed:
                 written(frozenset(change.id for change in chosen))
-                tell(f"the server lets nobody in: old values are back in {server.place.data_directory}/{FILE_NAME}")
+                file = f"{server.server_place.data_directory}/{FILE_NAME}"
+                tell(f"the server lets nobody in: old values are back in {file}")
             os.kill(postmaster, signal.SIGHUP)
         except (ClusterProblem, OSError):
             continue
@@ -95,17 +96,18 @@ def _keeping_out(changes: Sequence[ParameterChange], *, of_system: bool) -> tupl
     return tuple(
         change
         for change in changes
-        if decides(change.name, change.value) and (change.scope.kind is ScopeKind.SYSTEM or not of_system)
+        if can_keep_out(change.name, change.value) and (change.scope.is_system or not of_system)
     )
 
 
-def _postmaster(server: Known) -> int | None:
-    """The process that holds the data directory, where it is surely its server: the file that names it may be old.
+def _postmaster(server: KnownServer) -> int | None:
+    """Return the process that holds the data directory, where it is surely its server: the file that names it may be
+    old.
 
     Raises:
         OSError: We may not look.
     """
-    data = Path(server.place.data_directory)
+    data = Path(server.server_place.data_directory)
     pid = pid_of(data)
     if pid is None:
         return None

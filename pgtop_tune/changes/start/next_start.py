@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -146,8 +145,8 @@ class NextStart(Struct, frozen=True):
         if self.is_on("logging_collector"):
             directory, file = self.text("log_directory"), self.text("log_filename")
             logs = (directory, above(directory), above(f"{directory}/{file}"))
-        others = (self.text("hba_file"), self.text("stats_temp_directory"))
-        return tuple(filter(None, (*of_tls, *logs, *others, *self.socket_directories())))
+        other_paths = (self.text("hba_file"), self.text("stats_temp_directory"))
+        return tuple(filter(None, (*of_tls, *logs, *other_paths, *self.socket_directories())))
 
     def socket_directories(self) -> tuple[str, ...]:
         """Return where its sockets are to be, but for abstract ones."""
@@ -179,11 +178,7 @@ def next_start(
     texts = {change.name.lower(): change.value for change in changes}
     touched = touched | texts.keys()
     names = list(dict.fromkeys((*_OTHERS, *parameters)))
-    try:
-        with session.plain_words():
-            read = session.rows(_VALUES, names)
-    except ServerProblem:
-        read = session.rows(_IN_FORCE, names)
+    read = session.try_rows(_VALUES, names)
     rows = {
         row["name"]: StartValue(
             unit=row["unit"] or "",
@@ -192,7 +187,7 @@ def next_start(
             without=row["without"] or "",
             is_fixed=row["source"] in AT_START,
         )
-        for row in read
+        for row in (session.rows(_IN_FORCE, names) if read is None else read)
     }
     start = NextStart(rows=rows, changes=texts, directories={}, counts={})
     return replace(
@@ -217,8 +212,8 @@ def _access_fault(session: OperatorSession, path: str) -> str:
 def _counts(session: OperatorSession, touched: frozenset[str]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for name in dict.fromkeys(count for parameter in touched for count in _COUNTED_FOR.get(parameter, ())):
-        with suppress(ServerProblem), session.plain_words():
-            counts[name] = session.rows(_COUNTS[name])[0]["n"]
+        if rows := session.try_rows(_COUNTS[name]):
+            counts[name] = rows[0]["n"]
     return counts
 
 
@@ -226,7 +221,6 @@ def _directories(session: OperatorSession, paths: Sequence[str]) -> dict[str, bo
     directories: dict[str, bool | None] = {}
     for path in dict.fromkeys(paths):
         # Where the role may not look, or the server may not, nothing is known.
-        with suppress(ServerProblem), session.plain_words():
-            rows = session.rows(_FILE, path)
+        if (rows := session.try_rows(_FILE, path)) is not None:
             directories[path] = rows[0]["is_directory"] if rows else None
     return directories

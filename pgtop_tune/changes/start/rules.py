@@ -69,13 +69,13 @@ def _minimal_wal(start: NextStart) -> str:
     return 'WAL cannot be summarized when "wal_level" is "minimal"' if start.is_on("summarize_wal") else ""
 
 
-def _file_of_tls(name: str, what: str, *, directory: bool = False) -> Callable[[NextStart], str]:
+def _file_of_tls(name: str, description: str, *, directory: bool = False) -> Callable[[NextStart], str]:
     def refusal(start: NextStart) -> str:
         path = start.text(name)
         if not start.is_on("ssl") or path == "":
             return ""
         fault = "No such file or directory" if start.is_missing(path, directory=directory) else start.closed.get(path)
-        return f'could not load {what} "{path}": {fault}' if fault else ""
+        return f'could not load {description} "{path}": {fault}' if fault else ""
 
     return refusal
 
@@ -183,8 +183,8 @@ def _targets(start: NextStart) -> str:
 
 
 def _statement_stats(start: NextStart) -> str:
-    both = start.is_on("log_statement_stats") and any(map(start.is_on, _STATEMENT_STATS))
-    return 'cannot enable "log_statement_stats" when another of these statistics is on' if both else ""
+    are_both_on = start.is_on("log_statement_stats") and any(map(start.is_on, _STATEMENT_STATS))
+    return 'cannot enable "log_statement_stats" when another of these statistics is on' if are_both_on else ""
 
 
 def _huge_pages(start: NextStart) -> str:
@@ -220,10 +220,10 @@ RULES: Final[tuple[StartRule, ...]] = (
     *(
         StartRule(
             names=("ssl", name),
-            refusal=_file_of_tls(name, what, directory=name.endswith("_dir")),
+            refusal=_file_of_tls(name, description, directory=name.endswith("_dir")),
             source="be-secure-openssl.c (be_tls_init)",
         )
-        for name, what in TLS_FILES.items()
+        for name, description in TLS_FILES.items()
     ),
     StartRule(
         names=("ssl", "ssl_min_protocol_version", "ssl_max_protocol_version"),

@@ -29,18 +29,19 @@ class ValuesAfter(Struct, frozen=True):
     texts: Mapping[str, str]
 
     def text(self, name: str) -> str | None:
-        """The value after the restart; None for a parameter that the server does not have."""
+        """Return the value after the restart; None for a parameter that the server does not have."""
         if name in self.texts:
             return self.texts[name]
         return self.now[name].shown if name in self.now else None
 
     def number(self, name: str) -> float | None:
-        """The same in bytes where it is a size, else in the parameter's unit; None where it cannot be said."""
+        """Return the value after the restart in bytes, or in the parameter's unit where it is no size; None where
+        unknown."""
         text = self.text(name)
         return None if text is None else self._number(name, text)
 
     def number_now(self, name: str) -> float | None:
-        """The number now, in the same units."""
+        """Return the number now, in the same units."""
         return self._number(name, self.now[name].setting) if name in self.now else None
 
     def _number(self, name: str, text: str) -> float | None:
@@ -54,23 +55,23 @@ class ValuesAfter(Struct, frozen=True):
 
 
 def values_after(
-    now: Mapping[str, Parameter], pending: Sequence[PendingParameter], wanted: Sequence[WantedParameter]
+    now: Mapping[str, Parameter], pending: Sequence[PendingParameter], requested: Sequence[WantedParameter]
 ) -> ValuesAfter:
-    """What a restart makes of parameters.
+    """Return the values of parameters after a restart.
 
     Args:
         now: As they are, by name.
         pending: What waits already.
-        wanted: What is about to be written; a RESET brings the server's own default back. What the server was
+        requested: What is about to be written; a RESET brings the server's own default back. What the server was
             started with wins over it.
     """
-    texts = {each.name: each.after for each in pending if each.after}
-    for each in wanted:
-        known = next((name for name in now if name.lower() == each.name.lower()), each.name)
-        if known in now and now[known].source in AT_START:
+    texts = {parameter.name: parameter.after for parameter in pending if parameter.after}
+    for request in requested:
+        known_name = next((name for name in now if name.lower() == request.name.lower()), request.name)
+        if known_name in now and now[known_name].source in AT_START:
             continue
-        default = now[known].boot_val if known in now else None
-        value = default if each.value is None else each.value
+        default = now[known_name].boot_val if known_name in now else None
+        value = default if request.value is None else request.value
         if value is not None:
-            texts[known] = value
+            texts[known_name] = value
     return ValuesAfter(now, texts)

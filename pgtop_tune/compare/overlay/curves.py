@@ -52,16 +52,16 @@ class OverlayDirectory:
 
     def newest(self) -> Sequence[Path]:
         """See `OverlaySource.newest`."""
-        found: list[tuple[float, Path]] = []
-        shown = self._without()
-        without = None if shown is None else shown.resolve()
+        candidates: list[tuple[float, Path]] = []
+        shown_file = self._without()
+        without = None if shown_file is None else shown_file.resolve()
         # A directory that is not there holds nothing; a file may go while it is looked at, or cannot be.
         with suppress(OSError):
             for path in self._directory.iterdir():
                 with suppress(OSError):
                     if path.name.endswith(ENDINGS) and path.is_file() and path.resolve() != without:
-                        found.append((path.stat().st_mtime, path))
-        return [path for _, path in sorted(found, reverse=True)[:MOST_LISTED]]
+                        candidates.append((path.stat().st_mtime, path))
+        return [path for _, path in sorted(candidates, reverse=True)[:MOST_LISTED]]
 
     def check(self, path: Path) -> None:
         """Looks whether a file can be a baseline, without reading all of it.
@@ -120,7 +120,7 @@ class Curve:
 
     @property
     def length_s(self) -> float:
-        """Where it ends; 0 for an empty one."""
+        """Return the time of the last value; 0 for an empty curve."""
         return self._at_s[-1] if self._at_s else 0.0
 
     def __len__(self) -> int:
@@ -147,7 +147,7 @@ class OverlayRun(Struct, frozen=True):
     began_ms: int = 0
 
     def likeness(self, run: BenchRun) -> int:
-        """How much its load is that one: 2 is the same, 1 as many clients, 0 another."""
+        """Return how similar its load is: 2 the same, 1 as many clients, 0 another."""
         if self.clients != run.clients:
             return 0
         return 2 if (self.profile, self.rate_per_s) == (run.profile, run.rate_per_s) else 1
@@ -169,16 +169,16 @@ class OverlayCurves(Struct, frozen=True):
 
         Without a load now only what had none either is comparable.
         """
-        loads = [each for each in self.runs if each.clients]
+        loads = [run for run in self.runs if run.clients]
         if run is None:
             return None if loads else self.runs[0]
-        best = max(loads, key=lambda each: each.likeness(run), default=None)
+        best = max(loads, key=lambda candidate: candidate.likeness(run), default=None)
         if best is not None and best.likeness(run):
             return best
         return self.runs[0] if len(self.runs) == 1 else None
 
 
-class Placed(Struct, frozen=True):
+class PlacedRun(Struct, frozen=True):
     """A run of the baseline at its place on the session's clock.
 
     Attributes:
@@ -208,24 +208,24 @@ class Overlay:
         self.baseline = baseline
         self._starts: dict[int, tuple[float, BenchRun]] = {}
 
-    def follow(self, shown: Frame | None) -> None:
+    def follow(self, frame: Frame | None) -> None:
         """Takes note of the load in the frame that is shown."""
-        if shown is None:
+        if frame is None:
             return
-        run = run_of(shown)
+        run = run_of(frame)
         if run is None or run.started_ms in self._starts:
             return
         while len(self._starts) >= MOST_RUNS:
             del self._starts[next(iter(self._starts))]
-        self._starts[run.started_ms] = started_s(run, shown), run
+        self._starts[run.started_ms] = started_s(run, frame), run
 
-    def now(self, shown: Frame | None) -> Placed | None:
-        """What stands under the load in that frame; without one, under the session."""
-        run = run_of(shown)
-        found = None if shown is None else self.baseline.of(run)
-        if shown is None or found is None:
+    def now(self, frame: Frame | None) -> PlacedRun | None:
+        """Return the run that stands under the load in that frame; without a load, under the session."""
+        run = run_of(frame)
+        baseline_run = None if frame is None else self.baseline.of(run)
+        if frame is None or baseline_run is None:
             return None
-        return Placed(found, 0.0 if run is None else started_s(run, shown), run is not None)
+        return PlacedRun(baseline_run, 0.0 if run is None else started_s(run, frame), run is not None)
 
     def points(self, curve: str, since_s: float, until_s: float) -> list[SeriesPoint]:
         """A curve of everything that stands in a part of the session's time; a gap where one run ends.
@@ -233,29 +233,29 @@ class Overlay:
         Args:
             curve: "tps" or "p99_ms".
         """
-        found: list[SeriesPoint] = []
-        placed = sorted(self._placed(), key=lambda each: each.start_s)
-        for place, each in enumerate(placed):
-            end_s = min(placed[place + 1].start_s if place + 1 < len(placed) else until_s, until_s)
-            values: Curve = getattr(each.run, curve)
-            begin_s = max(since_s, each.start_s)
-            found.append(SeriesPoint(begin_s, None))
-            found += [
-                SeriesPoint(at_s + each.start_s, value)
-                for at_s, value in values.between(begin_s - each.start_s, end_s - each.start_s)
+        series: list[SeriesPoint] = []
+        placed = sorted(self._placed(), key=lambda placement: placement.start_s)
+        for index, placement in enumerate(placed):
+            end_s = min(placed[index + 1].start_s if index + 1 < len(placed) else until_s, until_s)
+            values: Curve = getattr(placement.run, curve)
+            begin_s = max(since_s, placement.start_s)
+            series.append(SeriesPoint(begin_s, None))
+            series += [
+                SeriesPoint(at_s + placement.start_s, value)
+                for at_s, value in values.between(begin_s - placement.start_s, end_s - placement.start_s)
             ]
-        return found
+        return series
 
-    def _placed(self) -> Sequence[Placed]:
+    def _placed(self) -> Sequence[PlacedRun]:
         if not self._starts:
             alone = self.baseline.of(None)
-            return () if alone is None else (Placed(alone, 0.0, False),)
-        found = ((self.baseline.of(run), start_s) for start_s, run in self._starts.values())
-        return [Placed(run, start_s, True) for run, start_s in found if run is not None]
+            return () if alone is None else (PlacedRun(alone, 0.0, False),)
+        matches = ((self.baseline.of(run), start_s) for start_s, run in self._starts.values())
+        return [PlacedRun(run, start_s, True) for run, start_s in matches if run is not None]
 
 
 def started_s(run: BenchRun, frame: Frame) -> float:
-    """When a run began, on the session's clock of a frame."""
+    """Return when a run began, on the session's clock of a frame."""
     return (run.started_ms - frame.taken_at_ms) / 1000.0 + frame.elapsed_s
 
 
@@ -286,7 +286,7 @@ class OverlaySource(Protocol):
         ...
 
     def entry(self, path: Path) -> OverlayEntry:
-        """What is known of a file without reading all of it; never raises a PgtopError."""
+        """Return a file's entry in the list without reading all of it; never raises a PgtopError."""
         ...
 
     def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
@@ -334,7 +334,7 @@ class OverlayWatch:
         self._told: tuple[Against | None, Against | None] = (None, None)
 
     def against(self, session: Session) -> tuple[Against | None, Against | None]:
-        """Of throughput and of p99; see `against_baseline`."""
+        """Return the differences of throughput and of p99; see `against_baseline`."""
         now_s = None if session.now is None else session.now.elapsed_s
         if now_s is None or self._told_s is None or not 0.0 <= now_s - self._told_s < ANEW_S:
             self._told_s, self._told = now_s, against_baseline(session, self.overlay)
@@ -362,16 +362,21 @@ def against_baseline(session: Session, overlay: Overlay) -> tuple[Against | None
     )
 
 
-def _against(ours: dict[float, float], curve: Curve, placed: Placed) -> Against | None:
+def _against(live_values: dict[float, float], curve: Curve, placed: PlacedRun) -> Against | None:
     """Second by second since the start: a second that one of them does not have is left out of both."""
-    mine = {round(at_s - placed.start_s): value for at_s, value in ours.items()}
-    if not mine:
+    live_by_second = {round(at_s - placed.start_s): value for at_s, value in live_values.items()}
+    if not live_by_second:
         return None
-    theirs = {round(at_s): value for at_s, value in curve.between(min(mine) - 0.5, max(mine) + 0.5)}
-    both = sorted(mine.keys() & theirs.keys())
-    if len(both) < FEWEST:
+    baseline_by_second = {
+        round(at_s): value for at_s, value in curve.between(min(live_by_second) - 0.5, max(live_by_second) + 0.5)
+    }
+    common_seconds = sorted(live_by_second.keys() & baseline_by_second.keys())
+    if len(common_seconds) < FEWEST:
         return None
-    a, b = [theirs[second] for second in both], [mine[second] for second in both]
+    a, b = (
+        [baseline_by_second[second] for second in common_seconds],
+        [live_by_second[second] for second in common_seconds],
+    )
     # Blocks leave out the rest at the beginning, the difference is of all the seconds.
     length = block_length((a, b))
     effect = effect_of_whole((fmean(a), fmean(b)), block_means(a, length), block_means(b, length), length)
@@ -384,8 +389,8 @@ DAY_MS: Final = 86_400_000
 Between = Callable[[float, float], Sequence[tuple[float, float]]]
 
 
-class _Kept(Curve):
-    """What a session keeps, on its own clock; nothing is copied."""
+class _SessionCurve(Curve):
+    """A curve of the session's own history, on its clock; nothing is copied."""
 
     def __init__(self, between: Between) -> None:
         super().__init__()
@@ -406,27 +411,27 @@ class AgoOverlay(Overlay):
 
     def __init__(self, session: Session, ago_s: float) -> None:
         self._session, self._ago_s = session, ago_s
-        run = OverlayRun(tps=_Kept(self._tps), p99_ms=_Kept(self._p99_ms))
+        run = OverlayRun(tps=_SessionCurve(self._tps), p99_ms=_SessionCurve(self._p99_ms))
         super().__init__(OverlayCurves(f"{age(ago_s)} ago", (run,)))
         self._loaded = False
 
-    def follow(self, shown: Frame | None) -> None:
+    def follow(self, frame: Frame | None) -> None:
         """See `Overlay.follow`."""
-        self._loaded = run_of(shown) is not None
+        self._loaded = run_of(frame) is not None
 
-    def now(self, shown: Frame | None) -> Placed | None:
+    def now(self, frame: Frame | None) -> PlacedRun | None:
         """See `Overlay.now`."""
-        return None if shown is None else Placed(self.baseline.runs[0], self._ago_s, run_of(shown) is not None)
+        return None if frame is None else PlacedRun(self.baseline.runs[0], self._ago_s, run_of(frame) is not None)
 
-    def _placed(self) -> Sequence[Placed]:
-        return (Placed(self.baseline.runs[0], self._ago_s, self._loaded),)
+    def _placed(self) -> Sequence[PlacedRun]:
+        return (PlacedRun(self.baseline.runs[0], self._ago_s, self._loaded),)
 
     def _tps(self, since_s: float, until_s: float) -> Sequence[tuple[float, float]]:
         """The client's, as the chart above; the server's where there was no load."""
         history = self._session.history
         kept = [point for point in history.series(CLIENT_TPS, since_s, until_s) if point.value is not None]
-        found = kept or history.series(TPS, since_s, until_s)
-        return [(point.at_s, point.value) for point in found if point.value is not None]
+        points = kept or history.series(TPS, since_s, until_s)
+        return [(point.at_s, point.value) for point in points if point.value is not None]
 
     def _p99_ms(self, since_s: float, until_s: float) -> Sequence[tuple[float, float]]:
         points = self._session.latency.series(since_s)
@@ -440,28 +445,35 @@ class ClockOverlay(Overlay):
     nothing = "not at this time of day"
     _shown: Frame | None = None
 
-    def follow(self, shown: Frame | None) -> None:
+    def follow(self, frame: Frame | None) -> None:
         """See `Overlay.follow`."""
-        self._shown = shown or self._shown
+        self._shown = frame or self._shown
 
-    def now(self, shown: Frame | None) -> Placed | None:
+    def now(self, frame: Frame | None) -> PlacedRun | None:
         """The run that ran at this time of day; None where none did."""
-        if shown is None:
+        if frame is None:
             return None
-        self._shown = shown
-        at_s = shown.elapsed_s
-        run = next((each for each in self._placed() if 0.0 <= at_s - each.start_s <= each.run.tps.length_s), None)
-        return None if run is None else Placed(run.run, run.start_s, run_of(shown) is not None)
+        self._shown = frame
+        at_s = frame.elapsed_s
+        run = next(
+            (
+                placement
+                for placement in self._placed()
+                if 0.0 <= at_s - placement.start_s <= placement.run.tps.length_s
+            ),
+            None,
+        )
+        return None if run is None else PlacedRun(run.run, run.start_s, run_of(frame) is not None)
 
-    def _placed(self) -> Sequence[Placed]:
-        shown = self._shown
-        if shown is None:
+    def _placed(self) -> Sequence[PlacedRun]:
+        frame = self._shown
+        if frame is None:
             return ()
-        return [Placed(run, _start_s(run, shown), bool(run.clients)) for run in self.baseline.runs]
+        return [PlacedRun(run, _start_s(run, frame), bool(run.clients)) for run in self.baseline.runs]
 
 
-def _start_s(run: OverlayRun, shown: Frame) -> float:
-    """Its start on the session's clock, as many whole days later as bring its middle nearest to the frame."""
-    behind_ms = shown.taken_at_ms - run.began_ms
+def _start_s(run: OverlayRun, frame: Frame) -> float:
+    """Return the run's start on the session's clock, moved by the days that bring its middle nearest to the frame."""
+    behind_ms = frame.taken_at_ms - run.began_ms
     days = max(round((behind_ms - 500.0 * run.tps.length_s) / DAY_MS), 0)
-    return shown.elapsed_s - (behind_ms - days * DAY_MS) / 1000.0
+    return frame.elapsed_s - (behind_ms - days * DAY_MS) / 1000.0

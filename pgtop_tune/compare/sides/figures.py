@@ -36,7 +36,7 @@ FAILED: Final = "failed"
 
 
 class Better(StrEnum):
-    """Which way is an improvement."""
+    """The direction in which a figure improves."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -145,7 +145,7 @@ def frame_sums(interval: Interval, seconds: float, *, loaded: bool) -> Found:
 
 
 def line_sums(line: BenchProgress, seconds: float) -> tuple[tuple[str, float, float], ...]:
-    """The same of a progress line of pgbench that is about so many seconds."""
+    """Return the sums of a progress line of pgbench, as `frame_sums` does."""
     done = line.tps * seconds
     return (
         (TPS, done, seconds),
@@ -176,7 +176,7 @@ def _per_transaction(interval: Interval, seconds: float, loaded: bool) -> Found:
 
 
 def _client_tps(interval: Interval, seconds: float) -> float | None:
-    """Of the newest line; of a minute the mean of all the lines that came in it."""
+    """Return the tps of the newest line; over a minute the mean of its lines."""
     return CLIENT_TPS(interval) if seconds < _A_LINE_S else CLIENT_TPS.mean(interval, seconds / 2)
 
 
@@ -204,21 +204,23 @@ _OF_DISKS: Final = (
 
 def _of_disks(interval: Interval, seconds: float) -> Found:
     names = disks_by_role(interval)
-    known: dict[str, Mapping[str, float]] = {}
+    values_by_metric: dict[str, Mapping[str, float]] = {}
     for row in _OF_DISKS:
         name = names.get(row.role)
         if name is None:
             continue
-        value = _once(known, row.value, interval).get(name)
-        weight = 1.0 if row.weight is None else _once(known, row.weight, interval).get(name, 0.0)
+        value = _once(values_by_metric, row.value, interval).get(name)
+        weight = 1.0 if row.weight is None else _once(values_by_metric, row.weight, interval).get(name, 0.0)
         if value is not None and weight:
             yield row.figure, value * weight * seconds, weight * seconds
 
 
-def _once(known: dict[str, Mapping[str, float]], metric: Keyed[str], interval: Interval) -> Mapping[str, float]:
-    if metric.id not in known:
-        known[metric.id] = metric(interval)
-    return known[metric.id]
+def _once(
+    values_by_metric: dict[str, Mapping[str, float]], metric: Keyed[str], interval: Interval
+) -> Mapping[str, float]:
+    if metric.id not in values_by_metric:
+        values_by_metric[metric.id] = metric(interval)
+    return values_by_metric[metric.id]
 
 
 def disks_by_role(interval: Interval) -> dict[str, str]:
@@ -226,11 +228,11 @@ def disks_by_role(interval: Interval) -> dict[str, str]:
 
     The device that a directory is on, or one below it; where no role is known and there is one disk only, that one.
     """
-    found = sections.disks(interval.newest)
-    if isinstance(found, Unavailable):
+    sample = sections.disks(interval.newest)
+    if isinstance(sample, Unavailable):
         return {}
-    names = {role: disk.name for disk in reversed(found.disks) for role in disk.roles if role in ("data", "wal")}
-    plain = [disk.name for disk in found.disks if not disk.stacked]
+    names = {role: disk.name for disk in reversed(sample.disks) for role in disk.roles if role in ("data", "wal")}
+    plain = [disk.name for disk in sample.disks if not disk.stacked]
     if not names and len(plain) == 1:
         names["data"] = plain[0]
     if names.get("wal") == names.get("data"):
@@ -251,7 +253,7 @@ _WITH_QUEUE: Final = (CPU, CLIENT)
 
 def sides_without_queue(a: Runs, b: Runs) -> tuple[str, ...]:
     """The one of "A" and "B" that does not tell the CPU queue; none where both are alike in that."""
-    untold = [name for name, runs in (("A", a), ("B", b)) if not any(each.queue_told for each in _budgets(runs))]
+    untold = [name for name, runs in (("A", a), ("B", b)) if not any(budget.queue_told for budget in _budgets(runs))]
     return tuple(untold) if len(untold) == 1 else ()
 
 
@@ -298,8 +300,8 @@ def wait_rows(
     if not all(sides):
         return ()
     means = [_ms(side) for side in sides]
-    whole = latency_ms[0] or sum(means[0].values())
-    if whole <= 0:
+    latency = latency_ms[0] or sum(means[0].values())
+    if latency <= 0:
         return ()
     # What is nothing in a transaction of 20 s may be all of one of 2 ms.
     least = LEAST_SHARE * min(sum(mean.values()) for mean in means)
@@ -309,7 +311,7 @@ def wait_rows(
     for kind in dict.fromkeys(classes.values()):
         labels = [label for label, of in classes.items() if of == kind]
         verdict = "" if not untold else NOT_TOLD if kind == QUEUE else WITH_QUEUE if kind in _WITH_QUEUE else ""
-        effect = None if verdict else _effect((a, b), sides, labels, whole, windows=windows)
+        effect = None if verdict else _effect((a, b), sides, labels, latency, windows=windows)
         sums = [sum(mean[label] for label in labels) for mean in means]
         if max(sums) < least:
             continue
@@ -352,18 +354,26 @@ def _effect(
     runs: tuple[Runs, Runs],
     budgets: tuple[Sequence[Budget], Sequence[Budget]],
     labels: Sequence[str],
-    whole: float,
+    latency: float,
     *,
     windows: bool,
 ) -> Effect | None:
     """As a share of the latency."""
     if windows:
-        return share_effect(_class_blocks(budgets[0], labels), _class_blocks(budgets[1], labels), whole)
-    found = [[each for run in side if (each := _budgets((run,)))] for side in runs]
-    left, right = ([sum(_ms(each)[label] for label in labels) / whole for each in side] for side in found)
-    within = fmean(mean_variance(_class_values(each, labels)) for side in found for each in side) / whole**2
-    a, b = (sum(_ms(side)[label] for label in labels) / whole for side in budgets)
-    return runs_effect(left, right, run_noise(left, right, within, foreseen=False), ratio=False, change=b - a)
+        return share_effect(_class_blocks(budgets[0], labels), _class_blocks(budgets[1], labels), latency)
+    run_budgets = [[budgets_of_run for run in side if (budgets_of_run := _budgets((run,)))] for side in runs]
+    values_a, values_b = (
+        [sum(_ms(budgets_of_run)[label] for label in labels) / latency for budgets_of_run in side]
+        for side in run_budgets
+    )
+    within = (
+        fmean(mean_variance(_class_values(budgets_of_run, labels)) for side in run_budgets for budgets_of_run in side)
+        / latency**2
+    )
+    a, b = (sum(_ms(side)[label] for label in labels) / latency for side in budgets)
+    return runs_effect(
+        values_a, values_b, run_noise(values_a, values_b, within, foreseen=False), ratio=False, change=b - a
+    )
 
 
 def _budgets(runs: Runs) -> list[Budget]:

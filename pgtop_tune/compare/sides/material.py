@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from msgspec import Struct, field
@@ -71,7 +72,7 @@ class Gathered:
         self._columns: dict[str, dict[int, Sums]] = {}
         self._latencies: dict[int, LatencySums] = {}
 
-    def add(self, figure: str, at_s: float, part: float, whole: float) -> None:
+    def add(self, figure: str, at_s: float, part: float, divisor: float) -> None:
         """Adds to the step of a moment.
 
         Args:
@@ -80,7 +81,7 @@ class Gathered:
         column = self._columns.setdefault(figure, {})
         step = self._step(at_s)
         before = column.get(step, (0.0, 0.0))
-        column[step] = before[0] + part, before[1] + whole
+        column[step] = before[0] + part, before[1] + divisor
 
     def add_latencies(self, at_s: float, histogram: Histogram) -> None:
         """Adds transactions that ended in the step of a moment."""
@@ -100,13 +101,13 @@ class Gathered:
         self.step_s *= 2
         for name, column in self._columns.items():
             halved: dict[int, Sums] = {}
-            for step, (part, whole) in column.items():
+            for step, (part, divisor) in column.items():
                 before = halved.get(step // 2, (0.0, 0.0))
-                halved[step // 2] = before[0] + part, before[1] + whole
+                halved[step // 2] = before[0] + part, before[1] + divisor
             self._columns[name] = halved
         pairs: dict[int, LatencySums] = {}
-        for step, found in self._latencies.items():
-            pairs.setdefault(step // 2, LatencySums()).add(found.merged())
+        for step, latencies in self._latencies.items():
+            pairs.setdefault(step // 2, LatencySums()).add(latencies.merged())
         self._latencies = pairs
 
     @property
@@ -127,7 +128,9 @@ class Gathered:
     def series(self, figure: str) -> list[tuple[float, float]]:
         """(seconds since the begin, value) of each step, for a chart."""
         column = self._columns.get(figure, {})
-        return [(step * float(self.step_s), part / whole) for step, (part, whole) in sorted(column.items()) if whole]
+        return [
+            (step * float(self.step_s), part / divisor) for step, (part, divisor) in sorted(column.items()) if divisor
+        ]
 
     def latencies(self, from_s: float = 0.0) -> list[Merged]:
         """Histograms in the order of time."""
@@ -137,14 +140,14 @@ class Gathered:
     def latency_series(self, quantile: Quantile) -> list[tuple[float, float]]:
         """(seconds since the begin, ms) of each step that has transactions."""
         steps = sorted(self._latencies)
-        found = ((step, quantile.of(self._latencies[step].merged())) for step in steps)
-        return [(step * float(self.step_s), value) for step, value in found if value is not None]
+        values = ((step, quantile.of(self._latencies[step].merged())) for step in steps)
+        return [(step * float(self.step_s), value) for step, value in values if value is not None]
 
 
 def quotient(sums: Sequence[Sums]) -> float | None:
     """The figure over several steps; None without any."""
-    whole = sum(each[1] for each in sums)
-    return sum(each[0] for each in sums) / whole if whole > 0 else None
+    divisor = sum(step[1] for step in sums)
+    return sum(step[0] for step in sums) / divisor if divisor > 0 else None
 
 
 def blocks(count: int, length: int) -> Iterator[slice]:
@@ -169,7 +172,7 @@ Look = Mapping[str, Counted]
 
 
 class StatementName(Struct, frozen=True):
-    """Where a statement comes from. All but the number is foreign.
+    """The origin of a statement. All but the number is foreign.
 
     Attributes:
         usename, datname: None when the role or the database is gone.
@@ -288,7 +291,7 @@ class StatementsSeen:
         return {id: counted for id, counted in summed(self.looks).items() if OWN_MARK not in self.text(id)}
 
     def text(self, id: str) -> str:
-        """Of a statement of these looks; "" where it is not known."""
+        """Return the text of a statement; "" where it is not known."""
         name = self.names.get(id)
         return "" if name is None else self.texts.get(name.queryid, "")
 
@@ -301,16 +304,16 @@ def _grown(older: StatementCounters | None, newer: StatementCounters, sample: St
 
 def summed(looks: Iterable[Look]) -> dict[str, Counted]:
     """Several looks as one."""
-    found: dict[str, Counted] = {}
+    totals: dict[str, Counted] = {}
     for look in looks:
         for id, (calls, ms) in look.items():
-            known = found.get(id, (0, 0.0))
-            found[id] = known[0] + calls, known[1] + ms
-    return found
+            total = totals.get(id, (0, 0.0))
+            totals[id] = total[0] + calls, total[1] + ms
+    return totals
 
 
 def mean_ms(counted: Counted) -> float:
-    """Of a call."""
+    """Return the mean of a call, milliseconds."""
     return counted[1] / counted[0]
 
 
@@ -320,7 +323,7 @@ BUDGET_S: Final = 10.0
 
 
 class FactKind(StrEnum):
-    """What a fact of a fingerprint means for a comparison."""
+    """The meaning of a fact for a comparison."""
 
     IDENTITY = "identity"
     """Tells one from the other and changes nothing: names, moments."""
@@ -348,23 +351,13 @@ class Fact(Struct, frozen=True):
     shipped: bool = False
 
 
-def identity_fact(group: str, name: str, value: str) -> Fact:
-    """Return a fact that tells one from the other and changes nothing."""
-    return Fact(group=group, name=name, value=value, kind=FactKind.IDENTITY)
-
-
-def setting_fact(group: str, name: str, value: str) -> Fact:
-    """Return a fact that somebody can set."""
-    return Fact(group=group, name=name, value=value, kind=FactKind.SETTING)
-
-
-def condition_fact(group: str, name: str, value: str) -> Fact:
-    """Return a fact that a result depends on."""
-    return Fact(group=group, name=name, value=value, kind=FactKind.CONDITION)
+identity_fact: Final = partial(Fact, kind=FactKind.IDENTITY)
+setting_fact: Final = partial(Fact, kind=FactKind.SETTING)
+condition_fact: Final = partial(Fact, kind=FactKind.CONDITION)
 
 
 class LoadKey(Struct, frozen=True):
-    """What two phases must have in common to be compared.
+    """The properties that two loads must share to be compared.
 
     Attributes:
         name: Of the profile or the scripts; "" for a recording without load.
@@ -386,7 +379,7 @@ class LoadKey(Struct, frozen=True):
             return "everything, no load of ours"
         rate = "" if self.rate_per_s is None else f" at {units.number(self.rate_per_s)}/s"
         connect = ", a connection each" if self.connect_per_transaction else ""
-        where = "".join(f", {each}" for each in (self.endpoint, self.configuration) if each)
+        where = "".join(f", {place_name}" for place_name in (self.endpoint, self.configuration) if place_name)
         return f"{self.name} ×{self.clients}{rate}{connect}{where}"
 
 
@@ -414,7 +407,7 @@ class Summary(Struct, frozen=True):
 
 
 class Budget(Struct, frozen=True):
-    """Where the time of transactions went in ten seconds, of a long recording in a minute.
+    """The time of transactions by wait over ten seconds, of a long recording over a minute.
 
     Attributes:
         at_s: When they ended, seconds since the run began.
@@ -431,8 +424,8 @@ class Budget(Struct, frozen=True):
     queue_told: bool = True
 
 
-class Bound(Struct, frozen=True):
-    """What stood first among the findings.
+class LeadingFinding(Struct, frozen=True):
+    """The finding that was first in a share of the looks.
 
     Attributes:
         rule: Of the finding.
@@ -453,7 +446,7 @@ class ComparedRun(Struct):
         seconds: How long it was measured.
         warm_up_s: What is left out at the beginning.
         steady: Whether it settled; None when that cannot be said.
-        whole: Figures over all of it where steps cannot give them (percentiles of a record), by figure.
+        whole_run: Figures over all of it where steps cannot give them (percentiles of a record), by figure.
         checkpoints_s: When checkpoints began, seconds since the run began; None where that is not known.
         looks: How often it was looked whether a disk stood at the most it does.
         at_cap: How often one did, by disk and what was reached: "vda (data): 6000 IOPS".
@@ -470,14 +463,14 @@ class ComparedRun(Struct):
     warm_up_s: float = 0.0
     steady: bool | None = None
     steady_words: str = ""
-    whole: dict[str, float] = field(default_factory=dict)
+    whole_run: dict[str, float] = field(default_factory=dict)
     checkpoints_s: list[float] | None = None
     budgets: list[Budget] = field(default_factory=list)
     doubts: tuple[Doubt, ...] = ()
     summary: Summary = Summary()
     looks: int = 0
     at_cap: Mapping[str, int] = field(default_factory=dict)
-    findings: tuple[Bound, ...] = ()
+    findings: tuple[LeadingFinding, ...] = ()
     spec: LoadSpec | None = None
     scripts: tuple[str, ...] = ()
     statements: StatementsSeen = field(default_factory=StatementsSeen)
@@ -493,14 +486,14 @@ class ComparedRun(Struct):
         sums = self.gathered.sums("cache_hit")[: max(_WARMTH_S // self.gathered.step_s, 1)]
         if not sums:
             return None
-        return len(sums) * self.gathered.step_s, sum(part for part, _ in sums) / sum(whole for _, whole in sums)
+        return len(sums) * self.gathered.step_s, sum(part for part, _ in sums) / sum(buffers for _, buffers in sums)
 
     @property
     def bound_by(self) -> tuple[str, ...]:
         """Disks that stood at the most they do in at least half of the looks, in words."""
         return tuple(
-            f"bound by the disk {words} in {100 * count / self.looks:.0f} % of the time"
-            for words, count in self.at_cap.items()
+            f"bound by the disk {disk} in {100 * count / self.looks:.0f} % of the time"
+            for disk, count in self.at_cap.items()
             if 2 * count >= self.looks > 0
         )
 
@@ -509,7 +502,7 @@ Runs = Sequence[ComparedRun]
 
 
 class DatasetMade(Struct, frozen=True):
-    """What `bench init` told.
+    """A data set that `bench init` made.
 
     Attributes:
         title: What was made: "scale 5". Foreign text.
@@ -532,7 +525,7 @@ class Material(Struct, frozen=True):
         events: What happened, oldest first.
         problems: What could not be read.
         all_parameters: Whether the facts hold every parameter, or only what was set.
-        made: Data sets that were made for it, where that was kept beside the records.
+        datasets: Data sets that were made for it, where that was kept beside the records.
     """
 
     name: str
@@ -543,13 +536,13 @@ class Material(Struct, frozen=True):
     events: tuple[Event, ...] = ()
     problems: tuple[str, ...] = ()
     all_parameters: bool = True
-    made: tuple[DatasetMade, ...] = ()
+    datasets: tuple[DatasetMade, ...] = ()
 
     @property
     def phases(self) -> Mapping[LoadKey, tuple[ComparedRun, ...]]:
         """Runs of the same load together, in the order of the first of each. A failed run is no phase."""
-        found: dict[LoadKey, list[ComparedRun]] = {}
+        runs_by_load: dict[LoadKey, list[ComparedRun]] = {}
         for run in self.runs:
             if run.summary.state != "failed":
-                found.setdefault(run.key, []).append(run)
-        return {key: tuple(runs) for key, runs in found.items()}
+                runs_by_load.setdefault(run.key, []).append(run)
+        return {key: tuple(runs) for key, runs in runs_by_load.items()}

@@ -1,6 +1,6 @@
 """The difference of two windows or of two sets of runs: ratio with a 95 % interval, and the verdict it allows.
 
-Windows, cut into blocks (`compare.blocks`):
+Windows, cut into blocks (`block_length`):
 
     log(mean B / mean A) ± t · √(c · (s²A/(kA·mean²A) + s²B/(kB·mean²B)))
 
@@ -8,7 +8,7 @@ t is Student's with min(kA, kB) − 1 degrees of freedom: fewer than Welch's for
 estimated from the same data. c is 1.2: the variance of means of blocks three autocorrelation times long is too small by
 about 1 − 1/(2·3) (exactly so for a first-order autoregressive series). Noise from run to run is not in that interval.
 
-Runs, each of which is one value, are judged below: what runs of one setting differ by is in that
+Runs, each of which is one value, are judged further below, with the difference between runs of one setting in the
 interval.
 
 A verdict takes more than the interval that is shown: 98 % instead of 95 %. Of several figures judged together Holm's
@@ -129,7 +129,7 @@ _MOST_RUNS: Final = 200
 
 
 class RunNoise(Struct, frozen=True):
-    """How the figures of runs of one setting differ, as far as it is known.
+    """The noise from run to run with one setting, as far as it is known.
 
     Attributes:
         sd: Standard deviation of the logarithm of one run's figure.
@@ -169,14 +169,14 @@ def run_noise(
     squares += now.squares
     measured = kept + now.degrees
     degrees = PRIOR_DEGREES + measured
-    found = RunNoise(
+    with_prior = RunNoise(
         sd=math.sqrt(max((PRIOR_DEGREES * (ASSUMED_SD**2 + within) + squares) / degrees, within)),
         degrees=degrees, from_history=kept, measured=measured,
     )  # fmt: skip
     if foreseen or not measured:
-        return found
+        return with_prior
     alone = RunNoise(sd=math.sqrt(squares / measured), degrees=measured, from_history=kept, measured=measured)
-    return max(found, alone, key=lambda noise: t_quantile(_DECIDES, noise.degrees) * noise.sd)
+    return max(with_prior, alone, key=lambda noise: t_quantile(_DECIDES, noise.degrees) * noise.sd)
 
 
 def runs_effect(
@@ -199,16 +199,16 @@ def runs_effect(
     if root is None:
         root = math.sqrt(1.0 / len(a) + 1.0 / len(b))
     half = t_quantile(_DECIDES, noise.degrees) * noise.sd * root
-    seen = half + t_quantile(0.8, noise.degrees) * noise.sd * root
-    told = math.expm1 if ratio else float
+    detectable = half + t_quantile(0.8, noise.degrees) * noise.sd * root
+    on_scale_of_effect = math.expm1 if ratio else float
     return Effect(
-        relative=told(moved),
-        low=told(moved - half),
-        high=told(moved + half),
+        relative=on_scale_of_effect(moved),
+        low=on_scale_of_effect(moved - half),
+        high=on_scale_of_effect(moved + half),
         blocks_a=len(a),
         blocks_b=len(b),
         block_s=1,
-        smallest_seen=told(seen),
+        smallest_seen=on_scale_of_effect(detectable),
         chance=2.0 * t_probability(-abs(moved) / (noise.sd * root), noise.degrees) if noise.sd else float(not moved),
         confidence=CONFIDENCE,
     )
@@ -299,7 +299,7 @@ _LARGEST: Final = 700.0
 
 
 class Verdict(StrEnum):
-    """What may be said."""
+    """A statement that the data allow."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -335,15 +335,15 @@ class Effect(Struct, frozen=True):
 
     @property
     def certain(self) -> bool:
-        """Whether 0 is outside of the wider interval that a verdict takes."""
+        """Return whether 0 is outside the wider interval that a verdict takes."""
         return self.chance is not None and self.chance < WRONG
 
     def within(self, share: float) -> bool:
-        """Whether the whole interval is closer to 0 than this."""
+        """Return whether the whole interval is closer to 0 than this."""
         return self.low is not None and self.high is not None and self.low >= -share and self.high <= share
 
     def without_interval(self) -> Effect:
-        """The same, of which nothing certain is said."""
+        """Return the effect without its interval."""
         return replace(self, low=None, high=None, smallest_seen=None, chance=None)
 
     def moved_to(self, relative: float) -> Effect:
@@ -361,7 +361,7 @@ class Effect(Struct, frozen=True):
 
 
 class RunSpread(Struct, frozen=True):
-    """How runs of one setting differ among each other.
+    """The spread of runs with one setting.
 
     Attributes:
         squares: Of the deviations from the mean of each group of runs: of logarithms, or of shares.
@@ -371,50 +371,50 @@ class RunSpread(Struct, frozen=True):
     squares: float = 0.0
     degrees: int = 0
 
-    def __add__(self, other: RunSpread) -> RunSpread:
-        return RunSpread(self.squares + other.squares, self.degrees + other.degrees)
+    def __add__(self, spread: RunSpread) -> RunSpread:
+        return RunSpread(self.squares + spread.squares, self.degrees + spread.degrees)
 
 
 def spread_of(groups: Sequence[Sequence[float]]) -> RunSpread:
     """The spread within groups of runs that were made alike."""
-    found = RunSpread()
+    spread = RunSpread()
     for values in groups:
         if len(values) > 1:
             mean = fmean(values)
-            found += RunSpread(math.fsum((value - mean) ** 2 for value in values), len(values) - 1)
-    return found
+            spread += RunSpread(math.fsum((value - mean) ** 2 for value in values), len(values) - 1)
+    return spread
 
 
-def effect_of_whole(whole: tuple[float, float], a: Sequence[float], b: Sequence[float], length: int) -> Effect | None:
-    """How B differs from A, told from the whole windows; None where one of these figures is not above 0.
+def effect_of_whole(overall: tuple[float, float], a: Sequence[float], b: Sequence[float], length: int) -> Effect | None:
+    """Return the effect over the whole windows; None where one of these figures is not above 0.
 
     Args:
-        whole: The figure over all of A, and of B.
+        overall: The figure over all of A, and of B.
         a, b: The figure of each block, for the uncertainty.
         length: Steps of a block.
     """
-    if min(whole) <= 0:
+    if min(overall) <= 0:
         return None
-    ratio = whole[1] / whole[0]
+    ratio = overall[1] / overall[0]
     if min(len(a), len(b)) < FEWEST or min(fmean(a), fmean(b)) <= 0:
         return Effect(ratio - 1.0, None, None, len(a), len(b), length, None)
     return _of_blocks(ratio, a, b, length)
 
 
-def share_effect(a: Sequence[float], b: Sequence[float], whole: float) -> Effect | None:
-    """How a part of something changed, as a share of the whole: 2 ms less of a wait in 10 ms of latency are −20 %.
+def share_effect(a: Sequence[float], b: Sequence[float], total: float) -> Effect | None:
+    """Return the change of a part as a share of the total: 2 ms less of a wait in 10 ms of latency are −20 %.
 
     A part may be 0 in one of them, so that differences are taken in place of ratios: (mean B − mean A) ± t · error.
 
     Args:
-        a, b: The part in each block, in the unit of `whole`.
+        a, b: The part in each block, in the unit of `total`.
     """
-    if not a or not b or whole <= 0:
+    if not a or not b or total <= 0:
         return None
-    difference, counts = (fmean(b) - fmean(a)) / whole, (len(a), len(b))
+    difference, counts = (fmean(b) - fmean(a)) / total, (len(a), len(b))
     if min(counts) < FEWEST:
         return Effect(difference, None, None, *counts, 1, None)
-    error = math.sqrt(_STILL_ALIKE * (variance(a) / len(a) + variance(b) / len(b))) / whole
+    error = math.sqrt(_STILL_ALIKE * (variance(a) / len(a) + variance(b) / len(b))) / total
     return _effect(difference, error, min(counts) - 1, counts, 1, ratio=False)
 
 
@@ -450,13 +450,13 @@ def _effect(change: float, error: float, degrees: int, counts: tuple[int, int], 
 
 
 def certain_together(chances: Mapping[T, float]) -> frozenset[T]:
-    """Which of several figures differ for certain: all of them together are wrong in no more than 2 % (Holm)."""
-    found: set[T] = set()
-    for place, (name, chance) in enumerate(sorted(chances.items(), key=lambda each: each[1])):
-        if chance >= WRONG / (len(chances) - place):
+    """Return the figures that differ for certain; all together are wrong in no more than 2 % (Holm)."""
+    certain: set[T] = set()
+    for rank, (name, chance) in enumerate(sorted(chances.items(), key=lambda name_and_chance: name_and_chance[1])):
+        if chance >= WRONG / (len(chances) - rank):
             break
-        found.add(name)
-    return frozenset(found)
+        certain.add(name)
+    return frozenset(certain)
 
 
 def verdict(effect: Effect, *, higher_is_better: bool, certain: bool | None = None) -> Verdict:
@@ -474,9 +474,9 @@ def verdict(effect: Effect, *, higher_is_better: bool, certain: bool | None = No
     return Verdict.UNDECIDED
 
 
-def without_verdict(found: Verdict) -> Verdict:
-    """What is left of a verdict where the runs allow none."""
-    return Verdict.DIFFER if found in (Verdict.BETTER, Verdict.WORSE) else Verdict.UNDECIDED
+def without_verdict(judged: Verdict) -> Verdict:
+    """Weaken a verdict where the runs allow none."""
+    return Verdict.DIFFER if judged in (Verdict.BETTER, Verdict.WORSE) else Verdict.UNDECIDED
 
 
 def blocks_needed(effect: Effect) -> int | None:
@@ -486,7 +486,7 @@ def blocks_needed(effect: Effect) -> int | None:
     """
     if effect.smallest_seen is None:
         return FEWEST
-    wanted = max(abs(effect.relative), SAME)
+    goal = max(abs(effect.relative), SAME)
     have = min(effect.blocks_a, effect.blocks_b)
-    needed = min(math.ceil(have * (math.log1p(effect.smallest_seen) / math.log1p(wanted)) ** 2), _MOST_BLOCKS)
+    needed = min(math.ceil(have * (math.log1p(effect.smallest_seen) / math.log1p(goal)) ** 2), _MOST_BLOCKS)
     return needed if needed > have else None

@@ -11,7 +11,7 @@ from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, short_name, waiting
 from pgtop_tune.diagnosis.rules.statements import statement_clause
-from pgtop_tune.metrics import host, host_places, io, sections, server
+from pgtop_tune.metrics import host, host_details, io, sections, server
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.metrics.io import io_rates
 from pgtop_tune.model.absence import Unavailable
@@ -293,7 +293,7 @@ def _swap(facts: Facts) -> Hit | None:
 
 
 def _group(facts: Facts) -> Hit | None:
-    hits, stalled = facts.of(host_places.GROUP_MEMORY_HITS) or 0.0, facts.of(host_places.GROUP_MEMORY_SOME)
+    hits, stalled = facts.of(host_details.GROUP_MEMORY_HITS) or 0.0, facts.of(host_details.GROUP_MEMORY_SOME)
     if hits < _HITS or (stalled or 0.0) < _MEMORY_PRESSURE:
         return None
     return Hit(
@@ -320,7 +320,7 @@ def _pages(facts: Facts) -> Hit | None:
 
 
 def _numa(facts: Facts) -> Hit | None:
-    hits, misses = host_places.NODE_HIT(facts.interval), host_places.NODE_MISS(facts.interval)
+    hits, misses = host_details.NODE_HIT(facts.interval), host_details.NODE_MISS(facts.interval)
     far = {node: missed / (missed + hits.get(node, 0.0)) for node, missed in misses.items() if missed > 0}
     node = max(sorted(far), key=lambda node_id: far[node_id], default=None)
     if node is None or len(hits) < 2 or far[node] < _FAR:

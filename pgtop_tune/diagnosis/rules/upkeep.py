@@ -8,10 +8,9 @@ from pgtop_tune.base.units import count, duration
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice, SessionAdvice
 from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
-from pgtop_tune.metrics import own_cost, sections
-from pgtop_tune.metrics.horizon import holders
+from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.io import io_rates
-from pgtop_tune.metrics.vacuum import table_rates
+from pgtop_tune.metrics.vacuum import holders, table_rates
 from pgtop_tune.model.relations import TableCounters
 
 _HOLDS_S: Final = 60.0
@@ -48,7 +47,7 @@ def _horizon(facts: Facts) -> Hit | None:
         ),
         short=f"{oldest.kind} {short_name(oldest.name)} holds back vacuum for {for_s}",
         evidence=evidence(
-            ("holder", f"{oldest.kind} {short_name(oldest.name)} {short_name(oldest.who)}".strip()),
+            ("holder", f"{oldest.kind} {short_name(oldest.name)} {short_name(oldest.owner)}".strip()),
             ("dead rows", f"{count(table.n_dead_tup)} in {short_name(table.name)}"),
         ),
         next_step="end the holder: CPU per transaction falls after a vacuum",
@@ -118,7 +117,7 @@ def _cold(facts: Facts) -> Hit | None:
 
 
 def _own(facts: Facts) -> Hit | None:
-    used = own_cost.OWN_CPU(facts.interval) or 0.0
+    used = host.OWN_CPU(facts.interval) or 0.0
     if used < _OWN_CPU:
         return None
     return Hit(

@@ -21,7 +21,7 @@ from pgtop_tune.diagnosis.chains import (
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
-from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server, wal_device
+from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
 
@@ -59,7 +59,7 @@ def _flush(facts: Facts) -> Hit | None:
         return None
     if facts.of(server.WAL_BYTES) is None or (bytes_per_flush(facts) or 0.0) >= _MUCH_BYTES:
         return None
-    flushes, flush_ms = facts.of(io.WAL_FLUSHES), facts.interval.once(wal_device.WAL_FLUSH_MS.value)
+    flushes, flush_ms = facts.of(io.WAL_FLUSHES), facts.interval.once(io.WAL_FLUSH_MS.value)
     commits, most = facts.of(io.COMMITS_PER_FLUSH), facts.of(ceilings.MOST_FLUSHES)
     duration_text = f" of {with_ms(flush_ms)}" if flush_ms else ""
     limit = f", {count(most)} measured" if most else ""

@@ -60,8 +60,7 @@ from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.model.run_result import RunResult, as_json
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 # What somebody else does to the server while an experiment runs: it is restarted, or a parameter is changed.

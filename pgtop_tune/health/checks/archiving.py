@@ -25,7 +25,7 @@ from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS, CONFIGURED
 from pgtop_tune.health.rules import ON_STANDBY, as_shown, now_ms, on_standby, value_finding
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.backups import BackupCatalogue, ToolBackup
+from pgtop_tune.model.machine import BackupCatalogue, ToolBackup
 from pgtop_tune.model.postgres import Parameter
 
 _GROUP: Final = "archiving"

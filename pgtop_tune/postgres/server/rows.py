@@ -30,7 +30,7 @@ class NamedRow(tuple[Any, ...]):
 @cache
 def kind_of(names: tuple[str, ...]) -> type[NamedRow]:
     """Rows with these columns; our queries are a hundred, so the kinds are kept."""
-    places = {name: place for place, name in enumerate(names)}
+    places = {name: index for index, name in enumerate(names)}
     return type("Row", (NamedRow,), {"__slots__": (), "places": places})
 
 
@@ -57,15 +57,15 @@ _oid: Final = _number(">I")
 
 def _elements(of: Callable[[bytes], Any]) -> Callable[[bytes], list[Any]]:
     def elements(value: bytes) -> list[Any]:
-        found, at = [], _ELEMENTS_AT
+        values, at = [], _ELEMENTS_AT
         while at < len(value):
             (length,) = _LENGTH.unpack_from(value, at)
             at += 4
-            found.append(None if length < 0 else of(value[at : at + length]))
+            values.append(None if length < 0 else of(value[at : at + length]))
             at += max(length, 0)
         if at > max(len(value), _ELEMENTS_AT):
             raise ValueError("an element of an array ends behind the array")
-        return found
+        return values
 
     return elements
 
@@ -128,8 +128,8 @@ class RowForm:
         """For columns of these names and types; None where a type is not among those known here."""
         texts = text_decoders(decode)
         decoders = [texts.get(oid) or _DECODERS.get(oid) for _, oid in columns]
-        known = [decoder for decoder in decoders if decoder is not None]
-        return cls([name for name, _ in columns], known) if len(known) == len(columns) else None
+        known_decoders = [decoder for decoder in decoders if decoder is not None]
+        return cls([name for name, _ in columns], known_decoders) if len(known_decoders) == len(columns) else None
 
     def row(self, data: bytes) -> NamedRow:
         """The values in a DataRow.

@@ -14,8 +14,7 @@ from textual import events
 from pgtop_tune.base.paths import content_of, private, replacing, state_dir
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.backend_action import BackendKey
-from pgtop_tune.model.statement_plan import StatementToPlan
+from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import PAGES, ROWS, Action, footer_keys
 from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog, copy

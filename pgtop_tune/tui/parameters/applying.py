@@ -16,7 +16,6 @@ from pgtop_tune.changes.model.change import (
     HostChange,
     Proof,
     Reach,
-    ScopeKind,
     Terms,
     WantedParameter,
     WantedSetting,
@@ -24,7 +23,7 @@ from pgtop_tune.changes.model.change import (
 from pgtop_tune.changes.model.change_set import Change, ChangeSet
 from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan, RestartState, RestartVerdict
 from pgtop_tune.changes.ports import RestartControl
-from pgtop_tune.changes.selection import in_order, last
+from pgtop_tune.changes.selection import last, parameters_in_order
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.trip_wires import WATCHED, TripWire
 from pgtop_tune.runtime.engine import EngineClient
@@ -546,8 +545,8 @@ class Applying:
         if closed:
             return await self._to_paste(closed)
         waiting = (WantedParameter(row.name, row.staged.value) for row in wanted.restart if row.staged is not None)
-        system = [each for each in (*wanted.live, *waiting) if each.scope.kind is ScopeKind.SYSTEM]
-        ordered = in_order(system, {row.name.lower(): row.parameter for row in staged})
+        system = [each for each in (*wanted.live, *waiting) if each.scope.is_system]
+        ordered = parameters_in_order(system, {row.name.lower(): row.parameter for row in staged})
         try:
             confirmed = await self.unlock(_of(staged, [each.name for each in ordered]), ends=False)
         except PgtopError as problem:

@@ -100,7 +100,7 @@ class Changes:
         return ended
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
-        """See `ParameterControl.list`."""
+        """See `ChangeControl.list`."""
         return await self._client.ask(self._control.list(names))
 
     async def statements(self, wanted: Sequence[WantedParameter]) -> tuple[str, ...]:

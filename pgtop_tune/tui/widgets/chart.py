@@ -13,8 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.runtime.column_means import PAUSE, ColumnMeans, usual_s
-from pgtop_tune.runtime.history import SeriesPoint
+from pgtop_tune.runtime.history import PAUSE, ColumnMeans, SeriesPoint, usual_s
 from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, SHADES, Glyphs, Line, Span, fold_to_largest, on, shaded
 
 # What every chart has: a window that stands still and moves on in steps, a zero-based scale, marks, arms, and sparks.

@@ -22,13 +22,13 @@ from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import ChangeSet
+from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.recovery import Policy, recover
 from pgtop_tune.changes.selection import everything
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import now_ms
-from pgtop_tune.changes.server.reverting import revert
+from pgtop_tune.changes.server.reverting import revert_parameters
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.changes.server.test_control import ROOT
@@ -312,7 +312,7 @@ def test_after_a_kill_in_the_middle_reverting_brings_the_server_back(
         assert recovered is not None
         assert recovered.is_up
         assert auto_conf_of(server) == before
-        revert(place(server), directory=tmp_path)
+        revert_parameters(place(server), directory=tmp_path)
         assert auto_conf_of(server) == before
         assert shown(server, "shared_buffers") == "32MB"
         assert read(journals(tmp_path)[0]).in_force == ()

@@ -78,7 +78,7 @@ async def test_a_new_port_is_followed_there_and_back(by_hand: Throwaway, tmp_pat
     assert f"{by_hand.socket_dir}:6543" in outcome.words
     assert answers(str(by_hand.socket_dir), 6543)
     (journal,) = journals(tmp_path)
-    noted = read(journal).place
+    noted = read(journal).server_place
     assert noted is not None
     assert noted.was_at([f"{by_hand.socket_dir}:6543"])
     assert noted.was_at([f"{by_hand.socket_dir}:5432"])

@@ -14,7 +14,7 @@ from pgtop_tune.compare.overlay.curves import OverlayCurves, OverlayDirectory
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample, LatencySecond
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.run_result import as_json
 from pgtop_tune.runtime.history import LatencyHistory
 from tests.support.results import result
 from tests.support.sides import frames, recorded

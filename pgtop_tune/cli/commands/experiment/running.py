@@ -303,7 +303,7 @@ class ExperimentSession:
             cpu=meter,
             doors=doors,
             targets=await self._targets(conninfo),
-            profiles=load_profiles(self._directories).known,
+            profiles=load_profiles(self._directories).by_name,
             open_sql_session=lambda: open_sql_session(conninfo),
             make_data=lambda scale: self._made(conninfo, scale),
             free_bytes=lambda: self._free_bytes(conninfo),

@@ -212,7 +212,7 @@ def _past_source(history: HistoryBuffer, shown: Sequence[Frame]) -> PastSource |
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.tui.controls import PastSource
 
-    source = ReplaySource(history, shown=shown)
+    source = ReplaySource(history, shown_frames=shown)
     return PastSource(Engine(source), source)
 
 

@@ -24,7 +24,7 @@ from pgtop_tune.diagnosis.chains import wal_busy
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts, RootLook, jam_over_s, root_look
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
 from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, shortened
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, short_sentence
 from pgtop_tune.diagnosis.rules import (
     client,
     cpus,
@@ -529,7 +529,7 @@ def _finding(rule: FindingRule, hit: Hit, confidence: Confidence, strength: floa
         rule=rule.id,
         kind=hit.kind_of(rule),
         sentence=worded(confidence, hit.sentence),
-        short=shortened(worded(confidence, hit.short or hit.sentence)),
+        short=short_sentence(worded(confidence, hit.short or hit.sentence)),
         impact_ms=hit.impact_ms,
         share=strength if latency else hit.share,
         confidence=confidence,

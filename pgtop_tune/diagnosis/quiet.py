@@ -11,7 +11,7 @@ from pgtop_tune.base.units import count, mean, ms, with_ms
 from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
-from pgtop_tune.diagnosis.rule import plural, shortened
+from pgtop_tune.diagnosis.rule import plural, short_sentence
 from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.budget import OTHER
 from pgtop_tune.model.absence import Unavailable
@@ -76,7 +76,7 @@ def quiet(facts: Facts, settling: str | None) -> Finding:
     """Return the finding "none" of this moment."""
     sentence, evidence = _sentence(facts, settling)
     return Finding(
-        rule=NONE, kind=FindingKind.NOTE, sentence=sentence, short=shortened(sentence), impact_ms=None, share=None,
+        rule=NONE, kind=FindingKind.NOTE, sentence=sentence, short=short_sentence(sentence), impact_ms=None, share=None,
         confidence=Confidence.IS, page="3", since_ms=facts.interval.newest.taken_at_ms, evidence=evidence,
     )  # fmt: skip
 

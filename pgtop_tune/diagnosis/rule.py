@@ -94,7 +94,7 @@ def short_name(text: str) -> str:
     return one_line(text, _NAME_CELLS)
 
 
-def shortened(text: str) -> str:
+def short_sentence(text: str) -> str:
     """Return at most `SHORT_CELLS` cells: cut at the last semicolon or comma that fits, else with an ellipsis."""
     if len(text) <= SHORT_CELLS:
         return text

@@ -48,7 +48,7 @@ SHORTEST_S: Final = 600.0
 ON_STANDBY: Final = "this server is a standby: check its primary"
 
 
-def shortened(texts: Iterable[str], most: int, separator: str = ", ") -> str:
+def first_few(texts: Iterable[str], most: int, separator: str = ", ") -> str:
     """Return the first texts in one line, with " …" where there are more."""
     listed = list(texts)
     return separator.join(listed[:most]) + (" …" if len(listed) > most else "")

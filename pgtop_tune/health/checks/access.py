@@ -43,7 +43,7 @@ from pgtop_tune.health.questions import (
     HbaRule,
     RolePower,
 )
-from pgtop_tune.health.rules import shortened
+from pgtop_tune.health.rules import first_few
 from pgtop_tune.health.server_files import ends_at
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
@@ -272,7 +272,7 @@ def _power(rows: Sequence[RolePower], unlisted: int) -> Finding:
     names = list(dict.fromkeys(behind))
     return Finding(
         severity=severity,
-        says=f"{says} {shortened(names, _SHOWN)}",
+        says=f"{says} {first_few(names, _SHOWN)}",
         evidence=tuple(
             Evidence(
                 f"{row.role or 'PUBLIC'}: {row.through or _ATTRIBUTES[row.kind]}"
@@ -344,7 +344,7 @@ def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> F
     plural = "roles may log in and have" if len(names) > 1 else "role may log in and has"
     return Finding(
         severity=Severity.WARNING if rule is not None else Severity.INFO,
-        says=f"{len(names)} {plural} no password ({shortened(names, 3)}): {so}",
+        says=f"{len(names)} {plural} no password ({first_few(names, 3)}): {so}",
         evidence=(Evidence(", ".join(names[:_SHOWN]), PASSWORDLESS.source),),
         fix=Fix(do, undo, remark="or give them a password: \\password in psql"),
         subject="roles" if rule is not None else "roles that nobody is let in as",
@@ -409,7 +409,7 @@ def _listed(rules: list[HbaRule]) -> str:
     rule_texts = (
         f"{rule.place + ': ' if len(rules) > 1 else ''}{rule.type} {rule.address or ''}".rstrip() for rule in rules
     )
-    return shortened(rule_texts, _SHOWN, "; ")
+    return first_few(rule_texts, _SHOWN, "; ")
 
 
 CHECKS: Final[tuple[Check, ...]] = (

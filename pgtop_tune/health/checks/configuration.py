@@ -36,7 +36,7 @@ from pgtop_tune.health.questions import (
     FileError,
     StartFile,
 )
-from pgtop_tune.health.rules import Scoped, also_scoped, as_shown, shortened
+from pgtop_tune.health.rules import Scoped, also_scoped, as_shown, first_few
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter, newer_than_known
 
@@ -89,7 +89,7 @@ def _pending(facts: CheckFacts, limits: Limits) -> Findings:
         )
     waiting = [row for row in facts.have(needs.PARAMETERS).parameters if row.pending_restart]
     if waiting:
-        names = shortened((row.name for row in waiting), _SHOWN)
+        names = first_few((row.name for row in waiting), _SHOWN)
         yield Finding(
             severity=Severity.WARNING,
             says=f"{len(waiting)} {'parameters wait' if len(waiting) > 1 else 'parameter waits'} for a restart: "

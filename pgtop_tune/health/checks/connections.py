@@ -31,10 +31,10 @@ from pgtop_tune.health.rules import (
     advised_or,
     also_scoped,
     as_shown,
+    first_few,
     hidden,
     in_database,
     on_standby,
-    shortened,
     value_finding,
 )
 from pgtop_tune.metrics.connections import IN_TRANSACTION
@@ -196,7 +196,7 @@ def _limited(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _half_dropped(rows: Sequence[ConnectionLimitRow]) -> Finding:
-    names = shortened((row.name for row in rows), _SHOWN)
+    names = first_few((row.name for row in rows), _SHOWN)
     return Finding(
         severity=Severity.WARNING,
         says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({names}): no "
@@ -209,7 +209,7 @@ def _half_dropped(rows: Sequence[ConnectionLimitRow]) -> Finding:
 
 def _closed(rows: Sequence[ConnectionLimitRow]) -> Finding:
     kind = rows[0].kind
-    names = shortened((row.name for row in rows), _SHOWN)
+    names = first_few((row.name for row in rows), _SHOWN)
     verb = "has" if len(rows) == 1 else "have"
     plural = "" if len(rows) == 1 else "s"
     return Finding(

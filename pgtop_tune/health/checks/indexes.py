@@ -35,7 +35,7 @@ from pgtop_tune.health.questions import (
     KeyState,
     SequenceState,
 )
-from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database, shortened, too_young
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, first_few, in_database, too_young
 
 _GROUP: Final = "indexes"
 _DAY_S: Final = 86_400.0
@@ -289,7 +289,7 @@ def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Fix 
         )
     if not column.used_by:
         return None
-    users = shortened(map(unmistakable, column.used_by), _SHOWN_USERS)
+    users = first_few(map(unmistakable, column.used_by), _SHOWN_USERS)
     return by_hand(
         f"In database {quoted(database)}: the type of {name} cannot change while {users} depends on it. Drop it, then "
         f"{' '.join(do.splitlines())} and recreate it."

@@ -15,7 +15,7 @@ from pgtop_tune.health.conditions import ConditionKind, of_kinds
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, preloading
 from pgtop_tune.health.questions import OBJECTS, RELATIONS, CatalogueCondition
-from pgtop_tune.health.rules import as_shown, in_database, on_standby, shortened
+from pgtop_tune.health.rules import as_shown, first_few, in_database, on_standby
 
 _TABLES: Final = "tables"
 _REWRITES: Final = "rewrites the tables under a lock, and writes them into the WAL"
@@ -311,7 +311,7 @@ def _not_loaded(facts: CheckFacts, limits: Limits) -> Findings:
     for name, where in databases.items():
         yield Finding(
             severity=Severity.WARNING,
-            says=f"extension {name} is in {shortened(where, 3)}, but the server has "
+            says=f"extension {name} is in {first_few(where, 3)}, but the server has "
             "not loaded its library: its functions fail",
             evidence=(as_shown(facts, "shared_preload_libraries"), Evidence(name, "pg_extension.extname")),
             fix=preloading(library, name, " on the primary" if on_standby(facts) else ""),

@@ -34,7 +34,7 @@ from pgtop_tune.health.questions import (
     SUPERUSERS,
     HbaRule,
 )
-from pgtop_tune.health.rules import also_scoped, as_shown, hidden, in_database, shortened, value_finding
+from pgtop_tune.health.rules import also_scoped, as_shown, first_few, hidden, in_database, value_finding
 from pgtop_tune.metrics.server import client_backends
 
 _GROUP: Final = "security"
@@ -310,7 +310,7 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Findings:
                 subject=f"{database}: {schema}",
             )
     if as_made:
-        databases = shortened(as_made, _SHOWN)
+        databases = first_few(as_made, _SHOWN)
         yield Finding(
             severity=Severity.INFO,
             says=f"all roles may create objects in schema public of {databases}, as versions before {_CLOSED_SINCE} "

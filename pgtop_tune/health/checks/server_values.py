@@ -14,7 +14,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import CONFIGURED, SCOPED
-from pgtop_tune.health.rules import Scoped, as_shown, on_standby, scoped, scoped_finding, shortened
+from pgtop_tune.health.rules import Scoped, as_shown, first_few, on_standby, scoped, scoped_finding
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.parameter_values import message_levels
 from pgtop_tune.model.postgres import Parameter
@@ -378,7 +378,7 @@ def _overriding_settings(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 def _overriding_finding(assignments: Sequence[Scoped]) -> Finding:
-    names = shortened((f"{assignment.name} for {assignment.where}" for assignment in assignments), _SHOWN, "; ")
+    names = first_few((f"{assignment.name} for {assignment.where}" for assignment in assignments), _SHOWN, "; ")
     fixes = [assignment.fix for assignment in assignments[:_MENDED]]
     verb = "override" if len(assignments) > 1 else "overrides"
     return Finding(

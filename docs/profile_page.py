@@ -14,7 +14,7 @@ _SHOWN_TICKETS: Final = 6_000_000
 
 def profiles() -> str:
     """Every profile with its scripts, what a profile file may say, and the numbers a data set gives."""
-    known = load_profiles((SHIPPED,)).known
+    known = load_profiles((SHIPPED,)).by_name
     parts = [
         "# Load profiles\n",
         "The loads that come with the program, and the keys of your own profile files. `pgtop-tune bench\n"
@@ -33,7 +33,7 @@ def profiles() -> str:
         "## Keys of a profile file\n",
         table(
             ("key", "holds", "must be there"),
-            [(f"`{name}`", plain(key.wanted), "yes" if key.required else "") for name, key in KEYS.items()],
+            [(f"`{name}`", plain(key.expected), "yes" if key.required else "") for name, key in KEYS.items()],
         ),
         "A profile has either `builtin` or at least one `[[script]]` table. A `[[script]]` table has `file`,\n"
         "relative to the profile, and `weight`. `[variables]` become `-D`; `from_dataset` names the variables\n"

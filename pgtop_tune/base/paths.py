@@ -21,7 +21,6 @@ from pgtop_tune.base.foreign_directory import is_private_place, walked
 
 APPLICATION: Final = "pgtop-tune"
 _OF_THE_USER: Final = 0o700
-_OF_OTHERS: Final = 0o077
 
 
 def _xdg(variable: str, fallback: str) -> Path:

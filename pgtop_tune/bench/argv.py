@@ -92,7 +92,7 @@ _SINCE: Final[tuple[tuple[int, Callable[[LoadSpec], object], str], ...]] = (
 
 
 def check_spec(spec: LoadSpec) -> None:
-    """Refuses what every pgbench would refuse, before it is started.
+    """Refuse a load that every pgbench would refuse, before it is started.
 
     Raises:
         LoadProblem: Says which figure and its range.
@@ -109,7 +109,7 @@ def check_spec(spec: LoadSpec) -> None:
 
 
 def check_version(spec: LoadSpec, pgbench: Pgbench) -> None:
-    """Refuses what this pgbench is too old for.
+    """Refuse options for which this pgbench is too old.
 
     Raises:
         LoadProblem: Says what, and which version has it.
@@ -123,17 +123,17 @@ def check_version(spec: LoadSpec, pgbench: Pgbench) -> None:
 
 
 def threads_for(spec: LoadSpec) -> int:
-    """Threads pgbench will have: one per core unless given, never more than clients."""
+    """Return pgbench's threads: one per core unless given, never more than clients."""
     return max(1, min(spec.threads or os.cpu_count() or 1, spec.clients))
 
 
 def scripts_of(spec: LoadSpec, profile: Profile) -> tuple[Script, ...]:
-    """The script files that run: the operator's own, else the profile's; none for a builtin script."""
+    """Return the script files that run: the operator's own, else the profile's; none for a builtin script."""
     return tuple(Script(Path(script.file), script.weight) for script in spec.scripts) or profile.scripts
 
 
 def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, log_dir: Path) -> list[str]:
-    """The command line of a run; holds no password.
+    """Return the command line of a run; holds no password.
 
     -n always: without it pgbench vacuums and truncates its tables first, and no two runs start from the same state.
     --failures-detailed where pgbench has it: the log then says which kind a failure is.
@@ -167,7 +167,7 @@ def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadE
 
 
 def _given(spec: LoadSpec) -> list[tuple[str, str]]:
-    """Options with a figure, as far as they are asked for."""
+    """Return options with a figure, as far as they are asked for."""
     figures = (
         ("-t", None if spec.transactions is None else str(spec.transactions)),
         ("-M", spec.protocol),
@@ -178,13 +178,13 @@ def _given(spec: LoadSpec) -> list[tuple[str, str]]:
 
 
 def endpoint_words(endpoint: LoadEndpoint) -> list[str]:
-    """-h, -p, -U, and the database by position."""
+    """Return -h, -p, -U, and the database by position."""
     arguments = ["-h", endpoint.host] if endpoint.host else []
     return [*arguments, "-p", str(endpoint.port), "-U", endpoint.user, _database(endpoint)]
 
 
 def _database(endpoint: LoadEndpoint) -> str:
-    """A name that libpq takes for a name, or connection parameters.
+    """Return a name that libpq takes for a name, or connection parameters.
 
     A name with '=' in it, like a URI, would be read as parameters.
     """
@@ -201,5 +201,5 @@ def _value(text: str) -> str:
 
 
 def shell_quoted(argv: Sequence[str]) -> str:
-    """The command line as it can be pasted into a shell."""
+    """Return the command line as it can be pasted into a shell."""
     return shlex.join(argv)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.base.foreign_answers import decodes
-from pgtop_tune.base.owner_trust import ME, trusted
+from pgtop_tune.base.sql_quoting import ME, trusted
 from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.model.run_result import HousekeepingStep
@@ -66,7 +66,7 @@ class DatasetTable(Struct, frozen=True):
         sql: Schema and name, quoted by the server.
         unlogged: Writes no WAL.
         owned: This role may vacuum it.
-        safe: Its triggers may be run by us, see `owner_trust`.
+        safe: Its triggers may be run by us, see `sql_quoting.trusted`.
         columns: In order.
     """
 
@@ -84,7 +84,7 @@ class DatasetTable(Struct, frozen=True):
 
 
 def parse_housekeeping(text: str) -> tuple[str, ...]:
-    """The steps of "vacuum,quiet" in their order; none for "none".
+    """Return the steps of "vacuum,quiet" in their order; none for "none".
 
     Raises:
         UsageProblem: A word that is no step.
@@ -100,7 +100,7 @@ def parse_housekeeping(text: str) -> tuple[str, ...]:
 
 @decodes
 async def find_tables(sql_session: SqlSession, dataset: str) -> tuple[DatasetTable, ...]:
-    """Tables of a data set that are there; none for a load that has no data set of ours.
+    """Return tables of a data set that are there; none for a load that has no data set of ours.
 
     Source: pg_class, pg_attribute.
 
@@ -130,7 +130,7 @@ async def find_tables(sql_session: SqlSession, dataset: str) -> tuple[DatasetTab
 async def tidy(
     sql_session: SqlSession, steps: Sequence[str], tables: Sequence[DatasetTable], on_step: Callable[[str], None]
 ) -> tuple[HousekeepingStep, ...]:
-    """Does the steps but the last, in order; one that is refused is in the result with the server's words.
+    """Do the steps but the last, in order; one that is refused is in the result with the server's words.
 
     Args:
         tables: Of the data set.
@@ -160,7 +160,7 @@ async def tidy(
 
 @decodes
 async def _prewarm(sql_session: SqlSession, tables: Sequence[DatasetTable], started_s: float) -> HousekeepingStep:
-    """Reads tables and indexes into shared buffers, where the database has the extension."""
+    """Read tables and indexes into shared buffers, where the database has the extension."""
     functions = await sql_session.rows(_PREWARM)
     function = str(functions[0][0]).replace("%", "%%") if functions else ""
     problem = "" if functions else "the database has no extension pg_prewarm: the warm-up of the load reads the data"
@@ -182,13 +182,13 @@ def _statements(tables: Sequence[DatasetTable]) -> dict[str, list[str]]:
 
 
 def _not_owned(tables: Sequence[DatasetTable]) -> str:
-    """VACUUM passes over tables of others with no more than a warning."""
+    """Return why VACUUM leaves tables out: it skips tables of others with no more than a warning."""
     foreign_tables = [table.name for table in tables if not table.owned]
     return f"not the owner of {', '.join(foreign_tables)}" if foreign_tables else ""
 
 
 def _not_safe(tables: Sequence[DatasetTable]) -> str:
-    """TRUNCATE fires triggers."""
+    """Return why TRUNCATE leaves tables out: it fires triggers."""
     unsafe_tables = [table.name for table in tables if table.is_history and not table.safe]
     return (
         f"{', '.join(unsafe_tables)} belongs to an ordinary role, whose triggers would run as a superuser"

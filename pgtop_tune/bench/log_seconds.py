@@ -80,12 +80,12 @@ class SecondPart(Struct):
 
     @property
     def skipped(self) -> int:
-        """Transactions that were not begun because they could not have met --latency-limit."""
+        """Return transactions that were not begun because they could not have met --latency-limit."""
         return self.word_counts.get("skipped", 0)
 
     @property
     def failed(self) -> int:
-        """Transactions that failed, of all kinds."""
+        """Return transactions that failed, of all kinds."""
         return sum(self.word_counts.values()) - self.skipped
 
 
@@ -104,7 +104,7 @@ class Parsed(Struct):
 
 
 def parse_lines(chunk: bytes, layout: LogLayout = PLAIN) -> Parsed:
-    """Parses whole lines, each ended by a line feed."""
+    """Parse whole lines, each ended by a line feed."""
     parsed = Parsed()
     if chunk:
         _parse(chunk, layout, parsed)
@@ -112,7 +112,7 @@ def parse_lines(chunk: bytes, layout: LogLayout = PLAIN) -> Parsed:
 
 
 def _parse(chunk: bytes, layout: LogLayout, parsed: Parsed) -> None:
-    """All lines at once; where that fails, each half alone, so that a foreign line costs only itself."""
+    """Parse all lines at once; where that fails, each half alone, so that a foreign line costs only itself."""
     lines = chunk.count(b"\n")
     try:
         _take_columns(chunk, lines, layout, parsed)
@@ -127,7 +127,7 @@ def _parse(chunk: bytes, layout: LogLayout, parsed: Parsed) -> None:
 
 
 def _numbers(chunk: bytes, lines: int, layout: LogLayout) -> tuple[list[int], int]:
-    """Every column of every line, words as their numbers; and how many columns a line has.
+    """Return every column of every line, words as their numbers; and how many columns a line has.
 
     Raises:
         ValueError: Something is neither, or lines differ.
@@ -152,7 +152,7 @@ def has_words(lines: bytes) -> bool:
 
 
 def with_numbers(lines: bytes) -> bytes:
-    """Lines with `odd_part`'s numbers in place of words."""
+    """Return lines with `odd_part`'s numbers in place of words."""
     for word, number in _WORDS.items():
         lines = lines.replace(word, b"%d" % number)
     return lines
@@ -166,7 +166,7 @@ def _columns(count: int, lines: int, fewest: int) -> int:
 
 
 def _take_columns(chunk: bytes, lines: int, layout: LogLayout, parsed: Parsed) -> None:
-    """Takes runs of lines of the same second, all or none.
+    """Take runs of lines of the same second, all or none.
 
     Raises:
         ValueError: The columns are not what they should be; seconds do not ascend (the clock was set back).
@@ -194,7 +194,7 @@ def _take_columns(chunk: bytes, lines: int, layout: LogLayout, parsed: Parsed) -
 def _parts(
     second: int, latencies: list[int], scripts: bytes, lags: list[int], make: Callable[..., SecondPart]
 ) -> Iterator[SecondPart]:
-    """Lines of one second, by script."""
+    """Yield lines of one second, by script."""
     if len(set(scripts)) < 2:
         yield make(second, scripts[0] if scripts else 0, latencies, lags)
         return
@@ -204,19 +204,19 @@ def _parts(
 
 
 def of_scripts(values: list[int], scripts: bytes) -> Iterator[tuple[int, list[int]]]:
-    """Values by script, a byte each."""
+    """Yield values by script, a byte each."""
     for script in set(scripts):
         yield script, [*compress(values, scripts.translate(_only(script)))]
 
 
 @cache
 def _only(script: int) -> bytes:
-    """Makes 1 of this script and 0 of others."""
+    """Make 1 of this script and 0 of others."""
     return bytes(number == script for number in range(256))
 
 
 def odd_part(second: int, script: int, latencies: list[int], lags: list[int]) -> SecondPart:
-    """A `SecondPart` whose latencies hold words, by their numbers, or times of a clock that was set back."""
+    """Return a `SecondPart` whose latencies hold words, by their numbers, or times of a clock that was set back."""
     timed = [us > _LARGEST_WORD for us in latencies]
     words_by_number = Counter(us for us in latencies if us <= _LARGEST_WORD)
     return SecondPart(
@@ -228,12 +228,11 @@ def odd_part(second: int, script: int, latencies: list[int], lags: list[int]) ->
     )
 
 
-# The slow lines of a chunk of pgbench's transaction log, without decoding the others.
+# The slow lines of a chunk of the log, without decoding the others.
 #
-# Above some ten thousand lines a second most of them are only counted: one search, a third of the cost of decoding,
-# brings those with a latency beyond a threshold. So the slowest transactions and the maximum are complete; how the
-# others
-# spread is known from the chunks that are decoded (`bench.log_seconds`).
+# Above some ten thousand lines a second most of them are only counted: one search, at a third of the cost of decoding,
+# finds those with a latency beyond a threshold. So the slowest transactions and the maximum are complete; the spread
+# of the others is known from the chunks that are decoded.
 
 _MOST_BEYOND: Final = 0.1
 _FEWEST_BEYOND: Final = 0.02
@@ -272,7 +271,7 @@ class SlowTail(Struct, frozen=True):
     by_script: bool
 
     def count(self, chunk: bytes, second: int) -> CountedLines | None:
-        """None when a line is torn, or has a latency below 0: the chunk is to be decoded."""
+        """Count a chunk; None when a line is torn, or has a latency below 0: the chunk is to be decoded."""
         if b"-" in chunk:
             return None
         with_words = has_words(chunk)
@@ -297,7 +296,7 @@ class SlowTail(Struct, frozen=True):
 
 
 def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> SlowTail | None:
-    """The threshold that lets a tenth of a script pass at most, but its slowest; None when none has enough for one.
+    """Return the threshold that a tenth of a script passes at most, the slowest; None where no script has enough lines.
 
     There is one for all scripts, that with the fewest lines beyond; of scripts that are quicker every line is wanted.
 
@@ -323,7 +322,7 @@ def tail_of(counts: Mapping[int, Mapping[int, int]], scripts: int) -> SlowTail |
 
 
 def _slow_from(counts: Mapping[int, int]) -> int:
-    """A number that is quickly searched for: of one digit that counts if there is one in the range, else of two."""
+    """Return a threshold of one significant digit if the range allows it, else of two: a search finds it quickly."""
     total, beyond, ascending = sum(counts.values()), 0, sorted(counts)
     lowest = highest = bucket_edges(ascending[-1])[0]
     for bucket in reversed(ascending):
@@ -342,13 +341,13 @@ def _slow_from(counts: Mapping[int, int]) -> int:
 
 
 def _above(us: int) -> int:
-    """The first bucket that has nothing below."""
+    """Return the first bucket that has nothing below."""
     bucket = bucket_of(us)
     return bucket if bucket_edges(bucket)[0] == us else bucket + 1
 
 
 def second_of(chunk: bytes) -> int | None:
-    """The second that first and last of whole lines have in common, None when there is none."""
+    """Return the second that first and last of whole lines have in common, None when there is none."""
     first, last = chunk[: chunk.index(b"\n")].split(), chunk[chunk.rfind(b"\n", 0, -1) + 1 :].split()
     if len(first) < _FEWEST_COLUMNS or len(last) < _FEWEST_COLUMNS or first[4] != last[4] or not first[4].isdigit():
         return None
@@ -358,7 +357,7 @@ def second_of(chunk: bytes) -> int | None:
 
 @lru_cache(maxsize=256)
 def _search(from_us: int, complete_scripts: tuple[int, ...], by_script: bool, with_words: bool) -> re.Pattern[bytes]:
-    """Finds the latency of each line that has at least so much, or its word; with its script if those are told.
+    """Find the latency of each line that has at least so much, or its word; with its script if those are told.
 
     What follows is a script and ten digits of a second, else it is another column of a line that was torn.
     """
@@ -372,7 +371,7 @@ def _search(from_us: int, complete_scripts: tuple[int, ...], by_script: bool, wi
 
 
 def at_least(low: int) -> bytes:
-    """A regular expression of the whole numbers from `low` on, which has two digits that count at most."""
+    """Return a regular expression of the whole numbers from `low` on, which has two digits that count at most."""
     digits = str(low)
     first, second, more_digits = int(digits[0]), int(digits[1:2] or 0), len(digits) - 1
     if not second:
@@ -459,7 +458,7 @@ class GrowingSecond(Struct):
     _sample_lag: _Lags = field(default_factory=_Lags)
 
     def add(self, part: SecondPart) -> None:
-        """Lines of one script that were decoded."""
+        """Add decoded lines of one script."""
         script = self._of(part.script)
         script.add(part.latencies)
         script.add_words(part)
@@ -469,7 +468,7 @@ class GrowingSecond(Struct):
             self.tail = tail_of(counts, self.layout.scripts)
 
     def add_sample(self, part: SecondPart) -> None:
-        """Lines that were decoded and stand for others, too; words stand for themselves."""
+        """Add decoded lines that stand for others, too; words stand for themselves."""
         if self.tail is None:
             # Of a second between the chunk's first and last, with a clock that was set back.
             self.add(part)
@@ -482,7 +481,7 @@ class GrowingSecond(Struct):
         self._quick_sums[part.script] += sum(us for us in part.latencies if us < slow_us)
 
     def add_counted(self, counted: CountedLines) -> None:
-        """Lines that were counted, the slow ones among them taken."""
+        """Add counted lines, with the slow ones among them."""
         self._counted += counted.lines
         self._unread += counted.lines
         for part in counted.parts:
@@ -492,7 +491,7 @@ class GrowingSecond(Struct):
             script.add_words(part)
 
     def done(self, second: int) -> LatencySecond:
-        """All of it, as a frame has it."""
+        """Return the second as a frame has it."""
         scripts = self._weighed()
         total = _Latencies()
         for latencies in scripts.values():
@@ -521,7 +520,7 @@ class GrowingSecond(Struct):
         return self._read.setdefault(script, _Latencies())
 
     def _lags(self) -> _Lags:
-        """Those that were read; chunks that were counted have the mean of the others among them."""
+        """Return the lags; counted chunks have the mean of the others among them."""
         like = self._sample_lag if self._sample_lag.lines else self._lag
         mean_us = like.sum_us / like.lines if like.lines else 0.0
         return _Lags(
@@ -531,7 +530,7 @@ class GrowingSecond(Struct):
         )
 
     def _weighed(self) -> dict[int, _Latencies]:
-        """By script, with what was only counted where it belongs."""
+        """Return latencies by script, with the counted lines spread among them."""
         if self._unread:
             assert self.tail is not None
             slow_us = bucket_edges(self.tail.bucket)[0]
@@ -546,7 +545,7 @@ class GrowingSecond(Struct):
         return self._read
 
     def _quick(self, tail: SlowTail) -> dict[int, tuple[Mapping[int, int], float]]:
-        """By script, how the quick ones of the sample spread, and their mean in µs.
+        """Return the spread of the sample's quick transactions by script, and their mean in µs.
 
         Where all of the sample was slow, or there is none yet, those read first stand for them.
         """
@@ -567,7 +566,7 @@ class GrowingSecond(Struct):
 
 
 def _spread(lines: int, quick: Mapping[int, tuple[Mapping[int, int], float]]) -> dict[int, _Latencies]:
-    """Spreads a number of transactions like others: buckets are rounded, their sum is exact."""
+    """Spread a number of transactions like others: buckets are rounded, their sum is exact."""
     total = sum(sum(counts.values()) for counts, _ in quick.values())
     latencies_by_script: dict[int, _Latencies] = {}
     running = before = 0

@@ -26,7 +26,7 @@ class LineSplitter:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """Lines that are complete with this; invalid UTF-8 is replaced."""
+        """Return lines that are complete with this; invalid UTF-8 is replaced."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _LONGEST_LINE:
             lines.append(self._rest)
@@ -34,12 +34,12 @@ class LineSplitter:
         return [line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip("\r") for line in lines]
 
     def rest(self) -> list[str]:
-        """The last line, when it came without its end."""
+        """Return the last line, when it came without its end."""
         return [line for line in self.feed(b"\n") if line]
 
 
 async def lines_of(stream: asyncio.StreamReader, take: Callable[[str], None]) -> None:
-    """Passes on a stream's lines until it ends."""
+    """Pass on a stream's lines until it ends."""
     splitter = LineSplitter()
     while data := await stream.read(2**16):
         for line in splitter.feed(data):
@@ -59,7 +59,7 @@ class BoundedText:
         self._dropped = 0
 
     def add(self, line: str) -> None:
-        """Keeps a line."""
+        """Keep a line."""
         if self._head_room > 0:
             self._head.append(line)
             self._head_room -= len(line) + 1
@@ -71,7 +71,7 @@ class BoundedText:
             self._dropped += 1
 
     def text(self) -> str:
-        """Everything that was kept; what was dropped in between is counted in a line of its own."""
+        """Return everything that was kept; what was dropped in between is counted in a line of its own."""
         gap = [f"[{self._dropped} lines left out]"] if self._dropped else []
         return "\n".join((*self._head, *gap, *self._tail))
 
@@ -89,7 +89,7 @@ _OF_THE_SERVER: Final = re.compile(r"(?:WARNING|NOTICE|INFO|LOG|DEBUG): ")
 
 
 def whole_lines(stderr: str) -> Iterator[str]:
-    """The lines of stderr as one thread would have written them, without whole progress lines and empty ones.
+    """Yield the lines of stderr as one thread would have written them, without whole progress lines and empty ones.
 
     A message whose prefix is in another line stays without one.
     """
@@ -102,7 +102,7 @@ def whole_lines(stderr: str) -> Iterator[str]:
 
 
 def _message(text: str) -> str:
-    """One message with at most one prefix; "" when there is nothing but prefixes."""
+    """Return one message with at most one prefix; "" when there is nothing but prefixes."""
     prefixes = _PREFIXES.match(text)
     if prefixes is None:
         return _FOREIGN_PREFIX.sub("", text)
@@ -175,7 +175,7 @@ _HINTS_OF_PGBENCH: Final = _compiled(*_EITHER, *_OWN)
 
 
 def last_words(stderr: str) -> str:
-    """The lines in which pgbench says why it ended, without progress and repetition; "" when it said nothing.
+    """Return pgbench's lines about why it ended, without progress and repetition; "" without any.
 
     The first lines count: what follows a failure are its consequences, one per client.
     """
@@ -188,7 +188,7 @@ def last_words(stderr: str) -> str:
 
 
 def with_script(message: str, stderr: str, scripts: Sequence[str]) -> str:
-    """The words with the name of the script before them, where pgbench has several and gives the number of one.
+    """Return the words with the name of the script before them, where pgbench has several and gives the number of one.
 
     Args:
         message: Why it ended.
@@ -218,7 +218,7 @@ def hint_for(text: str) -> str:
 
 
 def _messages(text: str) -> list[str]:
-    """Messages with their DETAIL, CONTEXT and LINE; a hint of pgbench's belongs to what it is about."""
+    """Return messages with their DETAIL, CONTEXT and LINE; a hint of pgbench's belongs to what it is about."""
     messages: list[str] = []
     for line in text.splitlines():
         if not messages or _BEGINS.match(line):

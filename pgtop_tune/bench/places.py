@@ -39,7 +39,7 @@ _STALE_AFTER_S: Final = 60.0
 
 
 def base_directory(memory: Path = MEMORY) -> Path:
-    """/dev/shm where it can be written and has room, else TMPDIR (or /tmp)."""
+    """Return /dev/shm where it can be written and has room, else TMPDIR (or /tmp)."""
     try:
         room = os.statvfs(memory)
     except OSError:
@@ -50,12 +50,12 @@ def base_directory(memory: Path = MEMORY) -> Path:
 
 
 def unused_name(base: Path) -> Path:
-    """A path for the next run's directory that nobody can foretell."""
+    """Return an unpredictable path for the next run's directory."""
     return base / f"{PREFIX}{secrets.token_hex(6)}"
 
 
 def passfile_text(password: Secret) -> str:
-    """A .pgpass with this password for every server."""
+    """Return a .pgpass with this password for every server."""
     escaped = password.reveal().replace("\\", "\\\\").replace(":", "\\:")
     return f"*:*:*:*:{escaped}\n"
 
@@ -79,7 +79,7 @@ class RunDirectory:
         fcntl.flock(self._marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write_passfile(self, password: Secret) -> Path:
-        """A .pgpass of mode 0600 with this password for every server, for PGPASSFILE."""
+        """Return a .pgpass of mode 0600 with this password for every server, for PGPASSFILE."""
         path = self.path / "passfile"
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
@@ -87,7 +87,7 @@ class RunDirectory:
         return path
 
     def remove(self) -> None:
-        """Removes the directory; nothing happens when the guard was quicker."""
+        """Remove the directory; nothing happens when the guard was quicker."""
         if self._marker >= 0:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._marker)
@@ -95,7 +95,7 @@ class RunDirectory:
 
 
 def sweep(base: Path) -> None:
-    """Removes directories of runs whose program and guard are both gone. Never raises."""
+    """Remove directories of runs whose program and guard are both gone. Never raises."""
     for path in base.glob(f"{PREFIX}*"):
         try:
             old = time.time() - path.stat().st_mtime > _STALE_AFTER_S
@@ -146,7 +146,7 @@ class SshAddress(Struct, frozen=True):
 
 
 def parse_address(text: str) -> SshAddress:
-    """Reads ssh://[user@]host[:port].
+    """Read ssh://[user@]host[:port].
 
     Raises:
         UsageProblem: It is something else, or has a password in it.
@@ -167,7 +167,7 @@ def parse_address(text: str) -> SshAddress:
 
 
 def ssh_words(client: Sequence[str], address: SshAddress, command: Sequence[str]) -> list[str]:
-    """The command line that runs a command there, without a terminal, without questions and without an agent.
+    """Return the command line that runs a command there, without a terminal, without questions and without an agent.
 
     Args:
         client: The ssh to use, with words of its own.
@@ -224,23 +224,23 @@ class Running(Protocol):
     def clock(self) -> ClockOffset | None: ...
 
     async def follow(self, out: Callable[[str], None], err: Callable[[str], None]) -> int | None:
-        """Passes lines of stdout and stderr until it has ended; its status, 128 + n where signal n ended it."""
+        """Pass on lines of stdout and stderr until it ends; return its status, 128 + n where signal n ended it."""
         ...
 
     def signal(self, name: str) -> None:
-        """Passes a signal such as "ALRM" on; nothing happens when it has ended."""
+        """Pass on a signal such as "ALRM"; nothing happens when it has ended."""
         ...
 
     async def stop(self) -> None:
-        """Ends it, by force in the end; returns when it is gone."""
+        """End it, by force in the end; returns when it is gone."""
         ...
 
     def kill(self) -> None:
-        """Ends it at once, for an event loop that is being torn down."""
+        """End it at once, for an event loop that is being torn down."""
         ...
 
     def remove(self) -> None:
-        """Lets go of its files."""
+        """Let go of its files."""
         ...
 
 
@@ -255,7 +255,7 @@ class LoadPlace(Protocol):
     def name(self) -> str: ...
 
     async def find(self, asked_for: Path | None, *, over_tls: bool) -> Pgbench:
-        """The pgbench asked for (a binary or its directory), else the newest there is.
+        """Return the pgbench asked for (a binary or its directory), else the newest there is.
 
         Args:
             asked_for: None for any.
@@ -275,7 +275,7 @@ class LoadPlace(Protocol):
         ...
 
     async def start(self, order: RunOrder) -> Running:
-        """Starts pgbench; it ends when we do, however that is.
+        """Start pgbench; it ends when we do, however that is.
 
         Raises:
             LoadProblem: It cannot be started.
@@ -300,24 +300,19 @@ class LocalRunning:
         self._kept = directory
 
     async def follow(self, out: Callable[[str], None], err: Callable[[str], None]) -> int | None:
-        """As in `Running`."""
         await asyncio.gather(lines_of(self._guarded.stdout, out), lines_of(self._guarded.stderr, err))
         return await self._guarded.wait()
 
     def signal(self, name: str) -> None:
-        """As in `Running`."""
         self._guarded.send_signal(name)
 
     async def stop(self) -> None:
-        """As in `Running`."""
         await self._guarded.stop()
 
     def kill(self) -> None:
-        """As in `Running`."""
         self._guarded.process.kill()
 
     def remove(self) -> None:
-        """As in `Running`."""
         self._kept.remove()
 
 
@@ -327,7 +322,6 @@ class LocalPlace:
     name = ""
 
     async def find(self, asked_for: Path | None, *, over_tls: bool) -> Pgbench:
-        """As in `LoadPlace`."""
         return await asyncio.to_thread(find_pgbench, asked_for, over_tls=over_tls)
 
     def directory(self, local: Path) -> Path:
@@ -337,7 +331,6 @@ class LocalPlace:
         return tuple(scripts)
 
     async def start(self, order: RunOrder) -> LocalRunning:
-        """As in `LoadPlace`."""
         directory = RunDirectory(order.directory)
         password = order.endpoint.password
         try:

@@ -85,11 +85,11 @@ class Profile(Struct, frozen=True):
     allow_shell: bool = False
 
     def clients(self) -> int:
-        """Sensible number of clients on this machine."""
+        """Return a sensible number of clients on this machine."""
         return max(1, self.clients_per_core * (os.cpu_count() or 1))
 
     def sampling_rate(self, rate_per_s: float | None = None) -> float:
-        """Share of transactions to log, 0 to 1: all of them, unless more than LOGGED_PER_S lines may come.
+        """Return the share of transactions to log, 0 to 1: all, unless more than LOGGED_PER_S lines may come.
 
         Args:
             rate_per_s: Transactions per second, where the operator sets them.
@@ -100,7 +100,7 @@ class Profile(Struct, frozen=True):
         return min(1.0, LOGGED_PER_S / max(expected, 1.0))
 
     def summary(self) -> ProfileSummary:
-        """As the load screen lists it."""
+        """Return the profile as the load screen lists it."""
         dataset = self.dataset or ("pgbench" if self.builtin else "")
         return ProfileSummary(
             name=self.name,
@@ -124,7 +124,7 @@ class Profiles(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
     def get(self, name: str) -> Profile:
-        """The profile of that name.
+        """Return the profile of that name.
 
         Raises:
             LoadProblem: There is none.
@@ -154,7 +154,7 @@ def profile_directories(further: Path | None = None) -> tuple[Path, ...]:
 
 
 def load_profiles(directories: Sequence[Path] | None = None) -> Profiles:
-    """Reads all profiles; a broken one is left out and named, the others are there.
+    """Read all profiles; a broken one is left out and named, the others are there.
 
     Args:
         directories: Later ones win; None means ours and the user's.
@@ -179,7 +179,7 @@ def _place(named: tuple[str, Profile]) -> tuple[int, str]:
 
 
 def read_profile(path: Path) -> Profile:
-    """One profile.
+    """Read a profile.
 
     Raises:
         LoadProblem: Unreadable, not TOML, or a key that is unknown, missing or out of range; names file and key.
@@ -210,7 +210,7 @@ def read_profile(path: Path) -> Profile:
 
 
 def with_variables(spec: LoadSpec, profile: Profile, dataset_variables: Mapping[str, str]) -> LoadSpec:
-    """The load with everything its scripts need: what the data set says, what the profile sets, what was given.
+    """Return the load with all variables of its scripts: from the data set, the profile, and the operator.
 
     Args:
         dataset_variables: Variable → value of the data set that is there (`bench.datasets.recognise`).
@@ -300,7 +300,7 @@ _SCRIPT_KEYS: Final = {
 
 
 def _check(where: str, table: dict[str, Any], keys: dict[str, _ProfileKey]) -> None:
-    """Raises a LoadProblem for the first key that is unknown, missing or does not fit."""
+    """Raise a LoadProblem for the first key that is unknown, missing or does not fit."""
     for name, value in table.items():
         if name not in keys:
             raise LoadProblem(f"{where}: unknown key {name!r}", f"known keys: {', '.join(keys)}")
@@ -361,7 +361,7 @@ def reads_scale(spec: LoadSpec) -> bool:
 
 
 def read_script(file: Path) -> ScriptText:
-    """Reads a script file.
+    """Read a script file.
 
     Raises:
         LoadProblem: It is not there, cannot be read, or holds more than a megabyte.
@@ -394,7 +394,7 @@ def statements_in(text: str) -> int | None:
 
 
 def check_script(script: ScriptText, *, allow_shell: bool) -> None:
-    r"""Refuses a script that would run programs with the operator's rights.
+    r"""Refuse a script that would run programs with the operator's rights.
 
     Raises:
         LoadProblem: It has \shell or \setshell, and that was not allowed.
@@ -407,7 +407,7 @@ def check_script(script: ScriptText, *, allow_shell: bool) -> None:
 
 
 def parse_choice(text: str) -> ScriptChoice:
-    """FILE or FILE@WEIGHT, as pgbench's -f has it.
+    """Parse FILE or FILE@WEIGHT, as pgbench's -f has it.
 
     Raises:
         LoadProblem: No file, or a weight that is not a whole number.

@@ -35,10 +35,15 @@ _EPOCH_FROM_S: Final = 1e9
 """No run lasts thirty years; anything above is a moment, not a duration."""
 
 
-def _number(text: str) -> float:
-    """0.0 for nan and inf: pgbench divides by the count of an interval in which nothing ended."""
+def _figure(text: str) -> float | None:
+    """Return None for nan and inf: nothing was processed."""
     value = float(text)
-    return value if math.isfinite(value) else 0.0
+    return value if math.isfinite(value) else None
+
+
+def _number(text: str) -> float:
+    """Return 0.0 for nan and inf: pgbench divides by the count of an interval in which nothing ended."""
+    return _figure(text) or 0.0
 
 
 _MORE: Final[tuple[tuple[re.Pattern[str], str, Callable[[str], float]], ...]] = (
@@ -52,7 +57,7 @@ _MORE: Final[tuple[tuple[re.Pattern[str], str, Callable[[str], float]], ...]] = 
 
 
 def parse_progress(line: str, started_epoch_s: float = 0.0) -> BenchProgress | None:
-    """One line of pgbench's stderr.
+    """Parse a line of pgbench's stderr.
 
     Args:
         started_epoch_s: When the run began; subtracted where the line has a moment instead of a duration.
@@ -82,16 +87,10 @@ def parse_progress(line: str, started_epoch_s: float = 0.0) -> BenchProgress | N
     )
 
 
-_FLOAT: Final = r"(-?(?:\d{1,18}(?:\.\d{1,18})?|nan|inf))"
+_FLOAT: Final = f"({_NUMBER})"
 _COUNT: Final = r"(\d{1,18})"
 
 _Rows = tuple[tuple[re.Pattern[str], tuple[tuple[str, Callable[[str], Any]], ...]], ...]
-
-
-def _figure(text: str) -> float | None:
-    """None for nan and inf: nothing was processed."""
-    value = float(text)
-    return value if math.isfinite(value) else None
 
 
 def _rows(*rows: tuple[str, tuple[tuple[str, Callable[[str], Any]], ...]]) -> _Rows:
@@ -161,7 +160,7 @@ class _ReportSection(Struct):
     statements: list[StatementReport] = field(default_factory=list)
 
     def read(self, line: str, rows: _Rows) -> None:
-        """The first figure of a kind counts."""
+        """Read a line; the first figure of a kind counts."""
         for pattern, fields in rows:
             match = pattern.match(line)
             if match is None:
@@ -185,7 +184,7 @@ class _ReportSection(Struct):
 
 
 def parse_report(stdout: str) -> BenchReport | None:
-    """Reads the report; None when there is none in it (the run never began).
+    """Read the report; None when there is none in it (the run never began).
 
     What is printed as nan or inf (nothing was processed) is None.
     """

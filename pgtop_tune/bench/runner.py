@@ -57,7 +57,7 @@ class Silences:
         self._done = self._done_ms = 0.0
 
     def hear(self, line: BenchProgress, now_ms: int) -> None:
-        """Takes the next progress line. A transaction that failed has ended, too; one that was skipped never began."""
+        """Take the next progress line. A transaction that failed has ended, too; one that was skipped never began."""
         seconds = max(line.elapsed_s - self._heard_s, 0.0)
         self._heard_s = line.elapsed_s
         if line.tps > 0 or line.failed:
@@ -76,7 +76,7 @@ class Silences:
         )
 
     def read(self, seconds: Iterable[LatencySecond], now_ms: int) -> None:
-        """Takes seconds of the log: a transaction may stand there before the line comes that counts it."""
+        """Take seconds of the log: a transaction may stand there before the line comes that counts it."""
         lasting = self._lasting
         if lasting is None:
             return
@@ -87,7 +87,7 @@ class Silences:
             self._busy_ms = now_ms
 
     def end(self, now_ms: int) -> None:
-        """A transaction ended, or the run: no silence lasts any longer."""
+        """End the lasting silence: a transaction ended, or the run."""
         if self._lasting is not None:
             lasted = self._lasting
             self._lasting = None
@@ -96,7 +96,7 @@ class Silences:
             )
 
     def take(self) -> tuple[Silence, ...]:
-        """Those that ended since the last call, and the one that lasts."""
+        """Return the silences that ended since the last call, and the one that lasts."""
         silences = (*self._over, *(() if self._lasting is None else (self._lasting,)))
         self._over.clear()
         return silences
@@ -154,14 +154,14 @@ class PgbenchRun:
         return progress, latencies
 
     def silences(self) -> tuple[Silence, ...]:
-        """Those that ended since the last call, and the one that lasts."""
+        """Return the silences that ended since the last call, and the one that lasts."""
         return self._silences.take()
 
     def statistics(self) -> LogStatistics:
         return self._log.statistics()
 
     async def stop(self) -> None:
-        """Ends pgbench: in order if it can be had within 3 s, else by force. Returns when it is gone.
+        """End pgbench: in order if it can be had within 3 s, else by force. Returns when it is gone.
 
         A run by transactions has no such end: it prints no report, and the last lines of its log are lost.
         """
@@ -175,7 +175,7 @@ class PgbenchRun:
         await self.ended()
 
     async def ended(self) -> None:
-        """Waits for the end of the run."""
+        """Wait for the end of the run."""
         await asyncio.shield(self._life)
 
     async def _live(self) -> None:
@@ -212,7 +212,7 @@ class PgbenchRun:
             self.facts = replace(self.facts, state=RunState.RUNNING)
 
     async def _keep_reading(self) -> None:
-        """Keeps the log short where samplers come seldom, and gives way to the loop where there is much to read."""
+        """Keep the log short where samplers come seldom, and yield to the event loop where there is much to read."""
         while True:
             await asyncio.sleep(_READ_EVERY_S)
             if time.monotonic() - self._taken_s >= _READ_EVERY_S:
@@ -253,7 +253,7 @@ def _silent_end(exit_status: int | None) -> str:
 def planned_argv(
     spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, load_place: LoadPlace, directory: Path
 ) -> list[str]:
-    """The exact command line of a run, with paths as they are in that place.
+    """Return the exact command line of a run, with paths as they are in that place.
 
     Args:
         directory: Of the run, on this machine.
@@ -275,7 +275,7 @@ async def start_run(
     load_place: LoadPlace,
     directory: Path,
 ) -> PgbenchRun:
-    """Starts pgbench.
+    """Start pgbench.
 
     Args:
         number: Of the run in this session.
@@ -340,7 +340,7 @@ class LoadPreparation:
         self._found: dict[str, tuple[float, dict[str, str]]] = {}
 
     async def complete(self, spec: LoadSpec, profile: Profile) -> LoadSpec:
-        r"""The load with the variables of its scripts.
+        r"""Return the load with the variables of its scripts.
 
         Raises:
             LoadProblem: The data set is not there or incomplete; a script is not there, or has \shell and its profile
@@ -410,12 +410,12 @@ class PgbenchRunner:
         self._starting = asyncio.Lock()
 
     async def profiles(self) -> tuple[ProfileSummary, ...]:
-        """Profiles that can be run, ours first."""
+        """Return profiles that can be run, ours first."""
         loaded = await self._profiles()
         return tuple(profile.summary() for profile in loaded.by_name.values())
 
     async def preview(self, spec: LoadSpec) -> str:
-        """The exact command line `start` would run next, shell-quoted; holds no password.
+        """Return the exact command line `start` would run next, shell-quoted; holds no password.
 
         Raises:
             LoadProblem: No pgbench, no such profile, a spec pgbench would refuse, or its data set is not there.
@@ -428,7 +428,7 @@ class PgbenchRunner:
         return f"PGOPTIONS={shell_quoted([settings])} {shell_quoted(argv)}" if settings else shell_quoted(argv)
 
     async def start(self, spec: LoadSpec) -> None:
-        """Starts pgbench. That it is connected, or failed to, shows in the samples.
+        """Start pgbench. That it is connected, or failed to, shows in the samples.
 
         Raises:
             LoadProblem: As `preview`, or a run is under way, or pgbench cannot be started.
@@ -453,18 +453,18 @@ class PgbenchRunner:
             self._next_directory = unused_name(self._base)
 
     async def stop(self) -> None:
-        """Ends the run, if there is one: in order within 3 s, else by force; returns when pgbench is gone."""
+        """End the run, if there is one: in order within 3 s, else by force; returns when pgbench is gone."""
         async with self._starting:
             if self._run is not None:
                 await self._run.stop()
 
     async def ended(self) -> None:
-        """Waits for the run under way, if there is one, to end by itself."""
+        """Wait until the run under way, if there is one, ends by itself."""
         if self._run is not None:
             await self._run.ended()
 
     async def aclose(self) -> None:
-        """Leaves nothing running and nothing behind."""
+        """Leave nothing running and nothing behind."""
         await self.stop()
 
     def sample(self, at_s: float) -> BenchSample | Unavailable:
@@ -490,12 +490,12 @@ class PgbenchRunner:
 
     @property
     def report(self) -> BenchReport | None:
-        """pgbench's final report of the last run; None while it runs, and where it printed none."""
+        """Return pgbench's final report of the last run; None while it runs, and where it printed none."""
         return self._run.report if self._run is not None else None
 
     @property
     def output(self) -> tuple[str, str]:
-        """stdout and stderr of the last run (without progress lines), bounded. Foreign text."""
+        """Return stdout and stderr of the last run (without progress lines), bounded. Foreign text."""
         return (self._run.stdout.text(), self._run.stderr.text()) if self._run is not None else ("", "")
 
     @property
@@ -504,7 +504,7 @@ class PgbenchRunner:
         return self._run.statistics() if self._run is not None else LogStatistics()
 
     async def pgbench(self) -> Pgbench:
-        """The pgbench that is used for the endpoint; looked for once.
+        """Return the pgbench that is used for the endpoint; looked for once.
 
         Raises:
             LoadProblem: There is none, or none with TLS where the server's sessions have it.

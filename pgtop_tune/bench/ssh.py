@@ -61,7 +61,7 @@ class SshRunning:
         self._beating: asyncio.Task[None] | None = None
 
     async def prepare(self, files: Sequence[tuple[str, bytes]]) -> None:
-        """Measures the clock, brings the files, and lets pgbench go.
+        """Measure the clock, bring the files, and let pgbench start.
 
         Raises:
             LoadProblem: The other side does not answer.
@@ -93,7 +93,6 @@ class SshRunning:
         return status
 
     def signal(self, name: str) -> None:
-        """As in `Running`."""
         if self._inlet >= 0:
             try:
                 os.write(self._inlet, f"{name}\n".encode())
@@ -111,12 +110,10 @@ class SshRunning:
         await self._guarded.stop()
 
     def kill(self) -> None:
-        """As in `Running`."""
         self._hang_up()
         self._guarded.process.kill()
 
     def remove(self) -> None:
-        """As in `Running`."""
         self._hang_up()
         self._kept.remove()
 
@@ -133,7 +130,7 @@ class SshRunning:
             await asyncio.sleep(BEAT_S)
 
     async def _say(self, content: bytes) -> None:
-        """Writes all of it, in a thread: the far side reads files slowly."""
+        """Write all of it, in a thread: the far side reads files slowly."""
         await asyncio.to_thread(_write_all, self._inlet, content)
 
     async def _round_trip(self) -> ClockOffset:
@@ -149,7 +146,7 @@ class SshRunning:
         return ClockOffset((there_s - before_s) * 1000.0 - half_ms, half_ms + (500.0 if whole_seconds else 0.0))
 
     async def _our_line(self) -> list[bytes]:
-        """The words of the next line of the far side; what a login shell says before is passed over.
+        """Return the words of the next line of the far side; what a login shell says before is passed over.
 
         Raises:
             EOFError: There is none.
@@ -236,7 +233,6 @@ class SshPlace:
         return newest_usable(candidates, over_tls=over_tls, without_tls=lambda pgbench: str(pgbench.path) in lacking)
 
     def directory(self, local: Path) -> Path:
-        """As in `LoadPlace`."""
         # A name of its own: it may be the same machine, and the same /dev/shm.
         return self._base / f"{local.name}-there"
 
@@ -248,7 +244,6 @@ class SshPlace:
         )
 
     async def start(self, order: RunOrder) -> SshRunning:
-        """As in `LoadPlace`."""
         try:
             files = [
                 (_far_name(number, script), content_of(script.file, LONGEST_BYTES))

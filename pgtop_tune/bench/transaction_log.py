@@ -35,7 +35,7 @@ CHUNK_BYTES: Final = 2**16
 
 
 def _find_fallocate() -> Any:
-    """fallocate(2) of the C library, None where there is none."""
+    """Return fallocate(2) of the C library; None where there is none."""
     try:
         library = ctypes.CDLL(None, use_errno=True)
     except OSError:
@@ -67,7 +67,7 @@ class GrowingFile:
         self.punches = self._fallocate is not None
 
     def read(self) -> bytes:
-        """The next whole lines, about CHUNK_BYTES at most; a last line without its end is left for the next read."""
+        """Return the next whole lines, about CHUNK_BYTES at most; an incomplete last line is left for the next read."""
         size = os.fstat(self._fd).st_size
         if size <= self._offset:
             return b""
@@ -80,7 +80,7 @@ class GrowingFile:
         return lines
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Let go of the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -197,7 +197,7 @@ class TransactionLog:
         self.behind = False
 
     def read(self, *, final: bool = False) -> tuple[LatencySecond, ...]:
-        """Reads what was appended, MOST_BYTES at most.
+        """Read what was appended, MOST_BYTES at most.
 
         Args:
             final: pgbench has ended: everything is read, and all seconds are complete.
@@ -222,7 +222,7 @@ class TransactionLog:
         )
 
     def close(self) -> None:
-        """Lets go of the files; statistics stay."""
+        """Let go of the files; statistics stay."""
         for thread_file in self._files.values():
             thread_file.file.close()
 
@@ -234,11 +234,11 @@ class TransactionLog:
                 try:
                     self._files[path.name] = _File(GrowingFile(path), self._started_s)
                 except FileNotFoundError:
-                    # The guard removes the directory when it is told to stop.
+                    # The guard removes the directory when it has to stop.
                     return
 
     def _read_files(self, now_s: float, most_bytes: float) -> bool:
-        """Reads all files by turns; whether something is left."""
+        """Read all files by turns; return whether something is left."""
         unread = list(self._files.values())
         while unread and most_bytes > 0:
             for thread_file in tuple(unread):

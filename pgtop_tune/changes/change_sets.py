@@ -24,8 +24,14 @@ from pgtop_tune.changes.model.change import (
     WantedSetting,
     joined_notes,
 )
-from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled
-from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
+from pgtop_tune.changes.model.change_set import (
+    Change,
+    ChangeSet,
+    LostBetweenHalves,
+    RestartOutcome,
+    RestartState,
+    Settled,
+)
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
 from pgtop_tune.changes.selection import around_server, goes_before_server
 from pgtop_tune.changes.watchdogs import RESTART_S
@@ -61,7 +67,7 @@ class MachineHalves:
         told: Takes each change that is reverted.
 
     Attributes:
-        settled: What is reverted.
+        settled: The reverted changes.
     """
 
     def __init__(
@@ -128,7 +134,7 @@ AGAIN_S: Final = 2.0
 
 
 class _SetStep(Struct, frozen=True):
-    """A part of a set: what was made before goes in, and comes out with this part."""
+    """A part of a set, which adds its changes to those of the parts before."""
 
     door: SetControl | MachineControl
     make: Callable[[Settled, Terms], Awaitable[Settled]]
@@ -140,7 +146,7 @@ class ChangeSets:
     Args:
         server: The door to the server; None where no set has parameters.
         machine: The door to its machine; None where there is no way to it.
-        restart: Restarts the server where an adopted set needs it; None where nobody does.
+        restart: Restarts the server where an adopted set needs it; None where no restart is possible.
     """
 
     def __init__(
@@ -390,7 +396,7 @@ class Undo:
         """Revert changes of `in_force`, with their sets, the last first, and nothing that was made since.
 
         Returns:
-            What was reverted; its problem says why something still is in force.
+            The reverted changes; `problem` says why another one is still in force.
         """
         set_ids = tuple(dict.fromkeys(change.set_key for change in sorted(changes, key=lambda change: change.at_ms)))
 
@@ -475,7 +481,7 @@ class WithRestart:
 
 
 def check_up(outcome: RestartOutcome) -> None:
-    """Make sure that a restart came to what was wanted.
+    """Make sure that a restart brought the server up with its new values.
 
     Raises:
         ServerProblem: It did not.

@@ -81,7 +81,7 @@ class JournalText(Struct, frozen=True):
     Attributes:
         server: From its first line; None when that is damaged.
         changes: The last state of every change of a parameter, in the order they were intended.
-        problems: Lines that could not be read, one sentence each; a torn last line is what a crash leaves.
+        problems: Lines that could not be read, one sentence each; a crash leaves a torn last line.
         host_changes: The same for settings of the operating system.
         server_place: Where the server is and how it is started, as seen last; None where no change took a restart.
         owners: The last owner of every set that goes back by itself, by set.
@@ -231,7 +231,7 @@ def file_mark(path: Path) -> tuple[int, int, int]:
 
 
 def read_all(directory: Path | None = None) -> ReadJournals:
-    """Read every journal of a directory; what cannot be read is a problem of the answer."""
+    """Read every journal of a directory; a journal that cannot be read is a problem of the answer."""
     try:
         paths = journals(directory)
     except JournalProblem as problem:
@@ -396,7 +396,7 @@ class Journal:
 
     def _write(self, data: bytes) -> None:
         size = os.fstat(self._descriptor).st_size
-        # What a crash has left of a line ends here.
+        # The part of a line that a crash has left ends here.
         begun = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
         lines = b"\n" + data if begun else data
         try:

@@ -15,11 +15,10 @@ from pgtop_tune.changes.model.change import SYSTEM, HostChange, ParameterChange,
 if TYPE_CHECKING:
     from pgtop_tune.base.errors import JournalProblem
     from pgtop_tune.changes.model.change import Proof, Terms, WantedParameter, WantedSetting
-    from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan
-    from pgtop_tune.host.block_devices import Disk
+    from pgtop_tune.changes.model.change_set import RestartOutcome, RestartPlan
     from pgtop_tune.host.machine_setup import MachineFacts
     from pgtop_tune.model.absence import Unavailable
-    from pgtop_tune.model.machine import SystemSetting
+    from pgtop_tune.model.machine import Disk, SystemSetting
     from pgtop_tune.model.postgres import Parameter
 
 
@@ -59,7 +58,7 @@ class RestartControl(Protocol):
         Args:
             requested: May be empty: then only what waits already is taken over.
             terms: As for a set without a restart.
-            progress: Told in a few words what is done next; called in the loop this runs in.
+            progress: Takes the next step in a few words; called in the loop this runs in.
             anyway: Also where a check says that the server would not start: it gets its old values back then.
 
         Raises:
@@ -81,7 +80,7 @@ class RestartControl(Protocol):
     ) -> RestartOutcome:
         """Revert a set, and restart the server where the old values need it.
 
-        Where somebody else has to restart it, this does not wait: the hint of the outcome is what is left to be done.
+        Where another user has to restart it, this does not wait: the hint of the outcome has the remaining step.
         """
         ...
 
@@ -119,7 +118,7 @@ class MachineControl(Protocol):
         A pending change reverts at its deadline, when the program ends, and when it is killed.
 
         Args:
-            requested: What is to be set.
+            requested: The settings.
             terms: Whether it has to be kept, why it is made, and the set it belongs to.
             survive: Put into our file of sysctl.d as well.
 
@@ -147,7 +146,7 @@ class MachineControl(Protocol):
     ) -> tuple[HostChange, ...]:
         """Revert a set, or those of its changes that are meant, last change first; empty when it is not in force.
 
-        `report` is told of each change that is reverted, also where another one cannot be.
+        `report` takes each change that is reverted, also where another one cannot be.
         """
         ...
 

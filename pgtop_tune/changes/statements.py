@@ -67,7 +67,7 @@ def check_list(session: OperatorSession, parameter: Parameter, request: WantedPa
         session: To the server.
         parameter: As it is now.
         request: The change.
-        stored: What the scope has now.
+        stored: Present value of the scope.
 
     Raises:
         ServerProblem: No statement writes it; nothing was changed.
@@ -88,7 +88,7 @@ def check_list(session: OperatorSession, parameter: Parameter, request: WantedPa
 
 
 def values_after_reset(session: OperatorSession, parameter: Parameter, scope: Scope) -> tuple[str, ...]:
-    """Return what a parameter can have once its value in a scope is gone: nothing where the scope has none.
+    """Return the values that a parameter can have without its own value in a scope: none where the scope has none.
 
     For the system the line of another file, or its default. Sessions of a role have the value of their database, of
     which there can be several; else that of all roles; else the system's (postinit.c, process_settings).
@@ -111,7 +111,7 @@ def _of_system(session: OperatorSession, parameter: Parameter) -> str:
     if parameter.source == "command line":
         return parameter.setting
     if not session.rows(_MAY_READ_FILES)[0]["permitted"]:
-        # What a session of ours has is all that can be told.
+        # Only the value of our own session is known.
         return parameter.reset_val
     lines = session.rows(_APPLIED, parameter.name)
     return str(lines[0]["setting"]) if lines else parameter.boot_val
@@ -171,8 +171,8 @@ SELECT substr(entry, strpos(entry, '=') + 1) AS value
                         ELSE (SELECT oid FROM pg_roles WHERE rolname = wanted.role) END
    AND lower(split_part(entry, '=', 1)) = lower(wanted.name)
 """
-"""What a role, a database or a role in a database has set: one row or none. Arguments: database, role, name; NULL for a
-scope without one. A role that is not there has nothing: ALTER ROLE ALL is another scope."""
+"""The value that a role, a database or a role in a database has set: one row or none. Arguments: database, role, name;
+NULL for a scope without one. A role that is not there has nothing: ALTER ROLE ALL is another scope."""
 
 _BLANKS: Final = " \t\n\r\f\v"
 _BARE: Final = re.compile(r"[a-z_][a-z0-9_]*")

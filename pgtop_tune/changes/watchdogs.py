@@ -66,7 +66,7 @@ def guard_set(
         until_ms: The deadline, milliseconds since the epoch; None without one.
         directory: Of the journals; paths.journal_dir() by default.
         with_restart: Restarts the server where the old values need it.
-        outlives_us: Waits for the deadline alone, and reverts only where nobody has confirmed the set by then.
+        outlives_us: Waits for the deadline alone, and reverts only a set that is not confirmed by then.
 
     Raises:
         OSError: It cannot be started.
@@ -181,7 +181,7 @@ class HeldSets:
     def adopt(
         self, journal: Journal, orphans: Iterable[PendingSet[C]], guard: Callable[[SetOwner], Start], *, alone: bool
     ) -> tuple[PendingSet[C], ...]:
-        """Take over sets whose program is gone; what was adopted before another one failed is returned.
+        """Adopt sets whose program is gone; return those that were adopted before one failed.
 
         Raises:
             JournalProblem: See `own`; none was adopted.

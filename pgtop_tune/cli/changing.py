@@ -32,8 +32,7 @@ from pgtop_tune.changes.model.change import (
     WantedSetting,
     of_reach,
 )
-from pgtop_tune.changes.model.change_set import ChangeSet, Settled
-from pgtop_tune.changes.model.restart import RestartPlan, RestartVerdict
+from pgtop_tune.changes.model.change_set import ChangeSet, RestartPlan, RestartVerdict, Settled
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.selection import parameters_in_order
 from pgtop_tune.changes.server.control import PostgresControl

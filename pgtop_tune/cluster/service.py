@@ -1,6 +1,4 @@
-"""Runs what restarts or starts a server, as the user it belongs to, and reads what the server wrote meanwhile.
-Blocking.
-"""
+"""Programs that restart or start a server, run as its user, and the server's log meanwhile. Blocking."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def run_program(
     timeout_s: float = _TIMEOUT_S,
     limits_of: int | None = None,
 ) -> Ran:
-    """Run a program to its end; what it leaves behind, a server, lives on.
+    """Run a program to its end; the server that it leaves behind lives on.
 
     It has a session of its own: a signal to us, also from the terminal, does not reach the server.
 
@@ -74,7 +72,7 @@ def run_program(
         limits_of: A process whose limits of open files and locked memory it gets, as far as ours can be raised.
     """
     become = as_owner and server_place.uid is not None and server_place.uid != os.geteuid()
-    # As root a program of the system is run: it gets none of what the server's user has set for loading libraries.
+    # As root a program of the system is run: it gets no settings of the server's user for loading libraries.
     gets_all = become or server_place.uid == os.geteuid()
     belonging = {name: value for name, value in server_place.environment if gets_all or not name.startswith(_LOADING)}
     own_variables = {name: os.environ[name] for name in _OURS if name in os.environ}
@@ -137,7 +135,7 @@ def groups_of(server_place: ServerPlace) -> list[int]:
         return []
 
 
-# What a server wrote while it was started: of its log files what is new, of systemd's journal its unit's lines.
+# The log of a server during its start: new lines of its log files, and its unit's lines of systemd's journal.
 
 _MOST_BYTES: Final = 65_536
 _NEWEST: Final = 3
@@ -157,7 +155,7 @@ class LogPiece(Struct, frozen=True):
 
 
 class StartLog:
-    """Looks at the log files now, and later at what came to them.
+    """The new lines of a server's logs since this object was made.
 
     Args:
         place: The server.

@@ -209,7 +209,7 @@ def configuration_lines(settings: Mapping[str, str]) -> str:
 
 
 def write_settings(settings: Mapping[str, str], data: ForeignDirectory) -> None:
-    """Put the settings into SETTINGS_FILE of a data directory, in place of what it held.
+    """Put the settings into SETTINGS_FILE of a data directory, in place of its content.
 
     Raises:
         ClusterProblem: A name or a value that such a file cannot hold.
@@ -333,7 +333,7 @@ class Throwaway:
                 whose cluster is then used again. None: it is removed in the end.
             settings: Values for postgresql.conf beyond and before the defaults, in place of those of an earlier call;
                 None leaves these. ALTER SYSTEM still overrides them.
-            on_step: Told in plain words what is done next.
+            on_step: Takes the next step in plain words.
 
         Raises:
             ClusterProblem: It cannot be made or started; the message holds the server's last words.

@@ -46,8 +46,7 @@ from pgtop_tune.model.run_result import RunVerdict
 # Where a row of measurements changed its level: for the same measurement repeated over weeks.
 #
 # Binary segmentation with Student's t, as Hunter and its successor Otava have it (Fleming et al., "Hunter: Using
-# Change
-# Point Detection to Hunt for Performance Regressions", ICPE 2023), on logarithms:
+# Change Point Detection to Hunt for Performance Regressions", ICPE 2023), on logarithms:
 #
 # 1. Of all places that leave at least four runs on both sides, the one whose two sides differ most: the largest
 #    |mean right − mean left| / (s · √(1/n + 1/m)), s² pooled over both sides, n + m − 2 degrees of freedom.
@@ -80,12 +79,12 @@ class ChangePoint(Struct, frozen=True):
 
     @property
     def relative(self) -> float:
-        """The change as a share."""
+        """Return the change as a share."""
         return self.after / self.before - 1.0
 
 
 def change_points(values: Sequence[float], figures: int = 1) -> tuple[ChangePoint, ...]:
-    """Changes in the order of time; none with fewer than eight values, or where one is not above 0.
+    """Return changes in the order of time; none with fewer than eight values, or where one is not above 0.
 
     Args:
         figures: So many rows are searched at the same time, and all of them together are to be wrong as seldom.
@@ -111,7 +110,7 @@ def _splits(logs: Sequence[float], first: int, last: int, wrong: float) -> list[
 
 
 def _inside(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Stretches with runs on both sides."""
+    """Yield stretches with runs on both sides."""
     for begin in range(first + FEWEST, last - 2 * FEWEST + 1):
         for end in range(begin + FEWEST, last - FEWEST + 1):
             yield begin, end
@@ -120,7 +119,7 @@ def _inside(first: int, last: int) -> Iterator[tuple[int, int]]:
 def _best(
     logs: Sequence[float], first: int, last: int, stretches: Sequence[tuple[int, int]], wrong: float
 ) -> tuple[int, int] | None:
-    """The stretch that differs most from what is outside of it, when that is certain and worth mentioning."""
+    """Return the stretch that differs most from what is outside of it, when that is certain and worth mentioning."""
     best, highest = None, t_quantile(1.0 - wrong / 2.0 / max(len(stretches), 1), max(last - first - 2, 1))
     for begin, end in stretches:
         inside, outside = logs[begin:end], [*logs[first:begin], *logs[end:last]]
@@ -131,7 +130,7 @@ def _best(
 
 
 def _score(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    """Student's t, and the difference of the means."""
+    """Return Student's t, and the difference of the means."""
     means = fmean(first), fmean(second)
     squares = math.fsum((x - means[0]) ** 2 for x in first) + math.fsum((x - means[1]) ** 2 for x in second)
     spread = max(math.sqrt(squares / (len(first) + len(second) - 2)), _EXACT)
@@ -168,14 +167,14 @@ class KeptRun(Struct, frozen=True):
 
     @property
     def set_up(self) -> Material:
-        """The facts of the run, for a comparison of fingerprints."""
+        """Return the facts of the run, for a comparison of fingerprints."""
         return Material(
             name=self.path.name, began_ms=self.began_ms, seconds=0.0, runs=(), facts=self.facts, all_parameters=False
         )
 
 
 def check_name(name: str) -> str:
-    """The name of a baseline, as it is.
+    """Return the name of a baseline, as it is.
 
     Raises:
         UsageProblem: It could not be a directory's, or is a hidden one's.
@@ -188,7 +187,7 @@ def check_name(name: str) -> str:
 
 
 def save(name: str, source: Path, note: str = "") -> tuple[KeptRun, Material]:
-    """Copies a recording, a record or a directory of records into a baseline.
+    """Copy a recording, a record or a directory of records into a baseline.
 
     Raises:
         UsageProblem: No such name can be.
@@ -240,7 +239,7 @@ def _why_unfit(run: ComparedRun) -> str:
 
 
 def kept_runs(name: str) -> tuple[tuple[KeptRun, ...], tuple[str, ...]]:
-    """Runs of a baseline in the order in which they were measured, and what could not be read.
+    """Return runs of a baseline in the order in which they were measured, and what could not be read.
 
     Raises:
         UsageProblem: There is no such baseline.
@@ -262,7 +261,7 @@ def kept_runs(name: str) -> tuple[tuple[KeptRun, ...], tuple[str, ...]]:
 
 
 def earlier_runs(side: Material) -> Earlier:
-    """Kept runs of the same machine, server and data, in groups with the same settings.
+    """Return kept runs of the same machine, server and data, in groups with the same settings.
 
     Args:
         side: Runs whose results depend on something else are left out.
@@ -286,7 +285,7 @@ def _same_set_up(a: KeptRun, b: KeptRun) -> bool:
 
 
 def names() -> tuple[str, ...]:
-    """Baselines there are."""
+    """Return baselines there are."""
     try:
         entries = sorted(paths.baselines_dir().iterdir())
     except OSError:
@@ -329,7 +328,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _settle(file: IO[bytes]) -> None:
-    """A file has its name only when it is on the disk."""
+    """Flush a file to the disk before it gets its name."""
     file.flush()
     os.fsync(file.fileno())
 
@@ -403,7 +402,7 @@ class LevelChange(Struct, frozen=True):
 
 
 def changes(kept: Sequence[KeptRun]) -> tuple[LevelChange, ...]:
-    """Changes of level in the order of time, of every load and figure that is followed."""
+    """Return changes of level in the order of time, of every load and figure that is followed."""
     kept = kept[-MOST_RUNS:]
     level_changes = []
     for load in dict.fromkeys(load for run in kept for load in run.loads):
@@ -430,7 +429,7 @@ _SHOWN = ("tps", "p50", "p99", "latency")
 
 
 def table(rows: Sequence[tuple[str, KeptRun]]) -> str:
-    """A line for each load of each run."""
+    """Return a line for each load of each run."""
     heads = ("baseline", "measured", "load", *(figure_title(BY_ID[name]) for name in _SHOWN), "doubts", "note")
     cells = tuple(
         (
@@ -448,7 +447,7 @@ def table(rows: Sequence[tuple[str, KeptRun]]) -> str:
 
 
 def as_json(rows: Sequence[tuple[str, KeptRun]]) -> list[dict[str, Any]]:
-    """An object for each run."""
+    """Return an object for each run."""
     return [
         {
             "baseline": name,
@@ -463,7 +462,7 @@ def as_json(rows: Sequence[tuple[str, KeptRun]]) -> list[dict[str, Any]]:
 
 
 def change_words(change: LevelChange) -> str:
-    """One line: since when, what, how much."""
+    """Return one line: since when, what, how much."""
     figure, point = change.figure, change.point
     return one_line(
         f"since {wall_moment(change.since.began_ms)}: {figure_title(figure)} of {change.load}"

@@ -24,6 +24,7 @@ from pgtop_tune.compare.figure_rows import (
     checkpoints_alike,
     figure_of,
     in_turn,
+    labelled_runs,
     row_of,
     unfit,
     whole_cycles,
@@ -93,7 +94,7 @@ class Condition(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The condition as it is typed."""
+        """Return the condition as it is typed."""
         return f"{self.figure} {self.sign} {100 * self.share:g}%"
 
 
@@ -110,7 +111,7 @@ class Judged(Struct, frozen=True):
 
 
 def parse_condition(text: str) -> Condition:
-    """A condition as typed.
+    """Return a condition as typed.
 
     Raises:
         UsageProblem: It is none, or about a figure there is not.
@@ -126,7 +127,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def judge(condition: Condition, comparisons: Sequence[Comparison]) -> Judged:
-    """Holds when it does for any phase of any comparison; cannot be told when it cannot for one and holds for none."""
+    """Judge a condition: it holds when it does for any phase; undecided when it is for one and holds for none."""
     untold = ""
     for comparison in comparisons:
         if not comparison.comparable:
@@ -176,7 +177,7 @@ COLDER: Final = 5.0
 
 
 def phase_notes(a: Runs, b: Runs, period_s: int | None, no_verdict: str) -> list[str]:
-    """The notes, in the order in which they are read.
+    """Return the notes, in the order in which they are read.
 
     Args:
         period_s: Seconds of a checkpoint cycle that blocks are multiples of; None where they are not aligned.
@@ -208,16 +209,11 @@ def _checkpoint_words(counts: Sequence[int], a: Runs, b: Runs, period_s: int | N
 
 
 def _unsteady(a: Runs, b: Runs) -> list[str]:
-    return [
-        f"{side} is not steady: {run.steady_words}"
-        for side, runs in (("A", a), ("B", b))
-        for run in runs
-        if run.steady is False
-    ]
+    return [f"{side} is not steady: {run.steady_words}" for side, run in labelled_runs(a, b) if run.steady is False]
 
 
 def _cold(a: Runs, b: Runs) -> list[str]:
-    """Caches that were not alike when the first runs began."""
+    """Return a note where caches were not equally warm when the first runs began."""
     hits = a[0].first_hits, b[0].first_hits
     if hits[0] is None or hits[1] is None or abs(hits[0][1] - hits[1][1]) < COLDER:
         return []
@@ -231,8 +227,7 @@ def _cold(a: Runs, b: Runs) -> list[str]:
 def _partial(a: Runs, b: Runs) -> list[str]:
     return [
         f"{side} was stopped early, after {run.seconds:.0f} s"
-        for side, runs in (("A", a), ("B", b))
-        for run in runs
+        for side, run in labelled_runs(a, b)
         if run.summary.state == "stopped"
     ]
 
@@ -257,7 +252,7 @@ def between_runs(title: str, noise: RunNoise, effect: Effect) -> str:
 
 
 def _blocked(a: Runs, b: Runs) -> list[str]:
-    """One side was measured before the other."""
+    """Return a note where one side was measured before the other."""
     if in_turn(a, b):
         return []
     return ["A and B were not measured in alternation (A B B A): order and change cannot be told apart"]
@@ -271,7 +266,7 @@ def _without_queue(a: Runs, b: Runs) -> list[str]:
 
 
 def _unmerged(a: Runs, b: Runs) -> list[str]:
-    """Percentiles of a record without histograms are of the whole run, and those of several make none of all."""
+    """Return a note where percentiles are left out: without histograms they are of the whole run only."""
     percentiles_only = [run.whole_run and not run.gathered.latencies() for run in (*a, *b)]
     if not any(percentiles_only) or not (any(run.warm_up_s for run in (*a, *b)) or max(len(a), len(b)) > 1):
         return []
@@ -338,32 +333,40 @@ def to_settle(
 
 
 def _bench_run(side: Material, runs: Runs) -> str:
-    """The load of a side as a command."""
+    """Return the load of a side as a command."""
     spec = next((run.spec for run in runs if run.spec is not None), None)
     if spec is None:
         return ""
-    command = ["pgtop-tune", "bench", "run", "--profile", spec.profile, "-c", str(spec.clients)]
-    command += ["-j", str(spec.threads)] if spec.threads else []
-    command += ["-T", str(_seconds(runs))] if spec.transactions is None else ["-t", str(spec.transactions)]
-    command += ["-R", units.number(spec.rate_per_s)] if spec.rate_per_s is not None else []
-    command += ["-L", units.number(spec.latency_limit_ms)] if spec.latency_limit_ms is not None else []
-    command += ["--max-tries", str(spec.max_tries)] if spec.max_tries is not None else []
-    command += ["--continue-on-error"] if spec.continue_on_error else []
-    command += ["-M", spec.protocol] + (["-C"] if spec.connect_per_transaction else [])
+    facts = {fact.name: fact.value for fact in side.facts if fact.group == SERVER}
+    host, _, port = facts.get("endpoint", "").rpartition(":")
+    options: tuple[tuple[str, str | int | None], ...] = (
+        ("--profile", spec.profile),
+        ("-c", spec.clients),
+        ("-j", spec.threads or None),
+        ("-T", _seconds(runs) if spec.transactions is None else None),
+        ("-t", spec.transactions),
+        ("-R", None if spec.rate_per_s is None else units.number(spec.rate_per_s)),
+        ("-L", None if spec.latency_limit_ms is None else units.number(spec.latency_limit_ms)),
+        ("--max-tries", spec.max_tries),
+        ("--continue-on-error", spec.continue_on_error or None),
+        ("-M", spec.protocol),
+        ("-C", spec.connect_per_transaction or None),
+        ("-h", host.strip("[]") or None),
+        ("-p", port or None),
+        ("-U", facts.get("user") or None),
+        ("-d", facts.get("database") or None),
+    )
+    command = ["pgtop-tune", "bench", "run"]
+    for option, value in options:
+        # True is an option without a value.
+        command += [] if value is None else [option] if value is True else [option, str(value)]
     # Cut and cleaned before it is quoted: a quote that is cut off would free what stands behind it.
-    return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in (*command, *_connection(side)))
+    return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in command)
 
 
 def _seconds(runs: Runs) -> int:
     longest = math.ceil(max(run.seconds for run in runs) / 10.0) * 10
     return max(longest, SHORTEST_S if all(run.steady for run in runs) else STEADIER_S)
-
-
-def _connection(side: Material) -> list[str]:
-    facts = {fact.name: fact.value for fact in side.facts if fact.group == SERVER}
-    host, _, port = facts.get("endpoint", "").rpartition(":")
-    options = (("-h", host.strip("[]")), ("-p", port), ("-U", facts.get("user", "")), ("-d", facts.get("database", "")))
-    return [word for option, value in options if value for word in (option, value)]
 
 
 Earlier = Mapping[str, Sequence[Sequence[Mapping[str, float]]]]
@@ -400,7 +403,7 @@ class ComparedPhase(Struct, frozen=True):
     parts: bool = False
 
     def row(self, figure: str) -> FigureRow | None:
-        """One of its rows."""
+        """Return one of its rows."""
         return next((row for row in self.rows if row.figure.id == figure), None)
 
 
@@ -437,7 +440,7 @@ def compare(
     windows: bool = False,
     contract: Contract | None = None,
 ) -> Comparison:
-    """B against A.
+    """Compare side B with side A.
 
     Args:
         under_test: Groups and names of facts that are meant to differ, `load` among them: then loads are paired in
@@ -578,7 +581,7 @@ def _primary_row(phase: ComparedPhase) -> FigureRow | None:
 
 
 def _needed(aim: FigureRow | None) -> int | None:
-    """Runs on each side until a verdict is likely; None where no number of them is."""
+    """Return runs on each side until a verdict is likely; None where no number of them is."""
     if aim is None or aim.effect is None or aim.noise is None:
         return FEWEST_RUNS
     more = runs_needed(aim.effect, aim.noise)

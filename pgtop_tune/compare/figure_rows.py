@@ -62,7 +62,7 @@ class FigureRow(Struct, frozen=True):
 
     @property
     def change(self) -> tuple[float, float | None, float | None] | None:
-        """The change and its interval, as shares (of A, or 0.01 for a percentage point); None without."""
+        """Return the change and its interval, as shares (of A, or 0.01 for a percentage point); None without."""
         effect, scale = self.effect, 1.0 if self.figure.points is None else self.figure.points / 100.0
         return None if effect is None else effect.scaled(scale)
 
@@ -86,7 +86,7 @@ def row_of(
     period_s: int | None,
     earlier: RunHistory | None,
 ) -> FigureRow | None:
-    """One figure.
+    """Return the row of a figure; None where a side does not have it.
 
     Args:
         earlier: None for windows.
@@ -109,7 +109,7 @@ def _effect_of_runs(
     overall: tuple[float, float],
     earlier: RunHistory,
 ) -> tuple[Effect | None, RunNoise | None]:
-    """Each run is one value; its own seconds say how sure that is."""
+    """Return the effect over runs, each of which is one value; its own seconds give its variance."""
     ratio, scale = figure.points is None, figure.points
     values = _of_runs(figure, a), _of_runs(figure, b)
     if not all(values) or (ratio and min(*overall, *values[0], *values[1]) <= 0):
@@ -125,7 +125,7 @@ def _effect_of_runs(
 
 
 def _within(figure: Figure, run: ComparedRun) -> float:
-    """Variance of one run's value from its own seconds, on the scale of `on_scale`; 0 where it has none."""
+    """Return the variance of one run's value from its own seconds, on the scale of `on_scale`; 0 where it has none."""
     steps = _values(figure, (run,))
     of = figure.points or (fmean(steps) if steps else 0.0)
     return mean_variance(steps) / of**2 if of > 0 else 0.0
@@ -141,7 +141,7 @@ def _history(figure: Figure, earlier: RunHistory) -> RunSpread:
 
 
 def _of_runs(figure: Figure, runs: Runs) -> list[float]:
-    """One value of each run."""
+    """Return one value of each run."""
     return [value for run in runs if (value := figure_of(figure, (run,))) is not None]
 
 
@@ -172,7 +172,7 @@ def _of_blocks(
 
 
 def figure_of(figure: Figure, runs: Runs) -> float | None:
-    """Over everything behind the warm-up of all runs; None for a percentile that is not known of just that."""
+    """Return the figure over all runs behind their warm-ups; None for a percentile that these lack."""
     if figure.quantile is not None:
         if merged := _latencies(runs):
             return figure.quantile.of(merge(merged))
@@ -182,14 +182,14 @@ def figure_of(figure: Figure, runs: Runs) -> float | None:
 
 
 def _values(figure: Figure, runs: Runs) -> list[float]:
-    """Step by step."""
+    """Return the figure step by step."""
     if figure.quantile is not None:
         return [value for histogram in _latencies(runs) if (value := figure.quantile.of(histogram)) is not None]
     return [part / divisor for part, divisor in _sums(figure, runs)]
 
 
 def _blocks(figure: Figure, runs: Runs, length: int) -> list[float]:
-    """Block by block; no block has seconds of two runs."""
+    """Return the figure block by block; no block has seconds of two runs."""
     block_values: list[float | None] = []
     for run in runs:
         if figure.quantile is not None:
@@ -206,13 +206,13 @@ def _sums(figure: Figure, runs: Runs) -> list[Sums]:
 
 
 def _latencies(runs: Runs) -> list[Merged]:
-    """Histograms of all runs; empty where one of them has none."""
+    """Return histograms of all runs; empty where one of them has none."""
     by_run = [run.gathered.latencies(run.warm_up_s) for run in runs]
     return [histogram for histograms in by_run for histogram in histograms] if all(by_run) else []
 
 
 def aligned_period(a: Runs, b: Runs) -> int | None:
-    """Seconds of a checkpoint cycle, where both sides have at least four of them; the longer one's."""
+    """Return seconds of a checkpoint cycle, where both sides have at least four of them; the longer one's."""
     cycles = [_cycles(side) for side in (a, b)]
     if any(len(lengths) < FEWEST for lengths in cycles):
         return None
@@ -220,7 +220,7 @@ def aligned_period(a: Runs, b: Runs) -> int | None:
 
 
 def whole_cycles(runs: Runs) -> tuple[ComparedRun, ...]:
-    """The runs with so much left out at the begin that whole cycles remain: else one may have a checkpoint more."""
+    """Return the runs without the first seconds that fill no whole cycle: else one may have a checkpoint more."""
     cycle_s = median(_cycles(runs))
     aligned_runs = []
     for run in runs:
@@ -287,9 +287,14 @@ def why_no_verdict(
     return ""
 
 
+def labelled_runs(a: Runs, b: Runs) -> list[tuple[str, ComparedRun]]:
+    """Return the runs of both sides, each with the name of its side."""
+    return [(side, run) for side, runs in (("A", a), ("B", b)) for run in runs]
+
+
 def unfit(a: Runs, b: Runs) -> str:
     """Return which run must not be compared, and why: not valid, or partial; "" where all may."""
-    reasons = ((side, run.why_no_reference) for side, runs in (("A", a), ("B", b)) for run in runs)
+    reasons = ((side, run.why_no_reference) for side, run in labelled_runs(a, b))
     return next((f"a run of {side} {reason}" for side, reason in reasons if reason), "")
 
 
@@ -331,7 +336,7 @@ def checkpoints_alike(a: Runs, b: Runs) -> bool | None:
 
 
 def worded(effect: Effect | None, better: Better, certain: bool | None, *, comparable: bool, decisive: bool) -> str:
-    """A verdict as a table has it.
+    """Return a verdict as a table has it.
 
     Args:
         better: Which way is an improvement; of what is no aim it is said that it is more or less.

@@ -69,7 +69,7 @@ class LoadFingerprint(Struct, frozen=True, order=True):
 
     @property
     def title(self) -> str:
-        """In words: "tpcb-like ×16 at scale 100, PostgreSQL 18"."""
+        """Return the load in words: "tpcb-like ×16 at scale 100, PostgreSQL 18"."""
         scale = f" at scale {self.scale}" if self.scale else ""
         rate = f" at {self.rate}/s" if self.rate else ""
         return f"{self.load.partition('#')[0]} ×{self.clients}{rate}{scale}, PostgreSQL {self.server}"
@@ -114,8 +114,7 @@ def fingerprint_of(surroundings: Iterable[Fact], key: LoadKey, scripts: Sequence
 #
 # A group is two or more runs that were made alike; of each figure it has the squares about the group's mean and their
 # degrees of freedom, on logarithms. The newest groups count, up to 16 degrees of freedom: a machine changes. A file
-# that
-# cannot be read is not obeyed: whoever reads does without, and the next writing moves it aside.
+# that cannot be read is ignored, and the next writing moves it aside.
 
 FORMAT: Final = "pgtop-tune-noise/1"
 FIGURES: Final = ("tps", "p50", "p99")
@@ -282,7 +281,7 @@ def group_of(figures: Sequence[Mapping[str, float]], began_ms: Sequence[int]) ->
 
 
 def remember(load: LoadFingerprint, group: NoiseGroup | None = None, floor: NoiseFloor | None = None) -> str:
-    """Adds to what is known.
+    """Add to what is known.
 
     Returns:
         What went wrong or was moved aside, one line; "" when it was simply written.
@@ -323,7 +322,7 @@ def _all_or_aside(path: Path) -> tuple[dict[LoadFingerprint, KnownNoise], str]:
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Two programs that end at the same time write one after the other."""
+    """Hold a lock, so that two programs that end at the same time write one after the other."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -370,7 +369,7 @@ def _sane(load_noise: KnownNoise) -> bool:
 
 
 def known_words(load_noise: KnownNoise | None) -> str:
-    """ "noise known since 2026-11-23 19:39: runs differ by 3.1 %, pairs of 10 s blocks by 2.4 %"; "" without any."""
+    """Return "noise known since 2026-11-23 19:39: runs differ by 3.1 %"; "" without any."""
     if load_noise is None:
         return ""
     spread, floor = load_noise.spread("tps"), load_noise.floor
@@ -412,7 +411,7 @@ class MeasuredRun(Struct, frozen=True):
 
     @property
     def run(self) -> ComparedRun:
-        """The run."""
+        """Return the run."""
         return self.side.runs[0]
 
     @property
@@ -461,7 +460,7 @@ class CellOfRuns(Struct, frozen=True):
         return self.half is not None and self.half <= share
 
     def more(self, share: float) -> int | None:
-        """Runs that are still needed for an interval so narrow; None beyond 200, and where there is no interval."""
+        """Return the runs still needed for so narrow an interval; None beyond 200, and without an interval."""
         return None if self.noise is None or self.half is None else more_runs(self.noise, self.runs, share)
 
 
@@ -476,7 +475,7 @@ def measured_run(record: Mapping[str, Any]) -> MeasuredRun:
 
 
 def alone(side: Material, run: ComparedRun) -> MeasuredRun:
-    """One of the runs of a side."""
+    """Return one run of a side by itself."""
     values = ((name, figure_of(BY_ID[name], (run,))) for name in FIGURES)
     figures = {name: value for name, value in values if value is not None and value > 0.0}
     return MeasuredRun(
@@ -496,7 +495,7 @@ def _left_out(run: ComparedRun, figures: Collection[str]) -> str:
 
 
 def within_run(run: ComparedRun) -> float:
-    """Variance of the logarithm of a run's mean throughput by its own seconds; 0.0 where it is too short to say."""
+    """Return the variance of the log of a run's mean throughput by its seconds; 0.0 where it is too short."""
     steps = [part / divisor for part, divisor in run.gathered.sums(TPS, run.warm_up_s)]
     return long_run_variance(steps) / len(steps) if len(steps) >= FEWEST_BEFORE else 0.0
 
@@ -511,7 +510,7 @@ def long_run_variance(seconds: Sequence[float]) -> float:
 
 
 def cell_of(runs: Sequence[MeasuredRun], load: LoadFingerprint | None, history: RunSpread) -> CellOfRuns:
-    """Runs of one cell; at least one."""
+    """Return runs of one cell; at least one."""
     counted = [run for run in runs if not run.left_out]
     values = [run.figures[TPS] for run in counted]
     unlike = unlike_words(counted)
@@ -575,13 +574,13 @@ def to_keep(runs: Sequence[MeasuredRun]) -> NoiseGroup | None:
 
 
 def mean_half(noise: RunNoise, runs: int) -> float:
-    """Half of the interval of a mean of so many runs, as a share."""
+    """Return half of the interval of a mean of so many runs, as a share."""
     quantile = t_quantile((1.0 + CONFIDENCE) / 2.0, noise.degrees)
     return math.expm1(quantile * noise.sd / math.sqrt(runs))
 
 
 def more_runs(noise: RunNoise, have: int, share: float) -> int | None:
-    """Runs until the interval of the mean is so narrow; None beyond 200. 0 when it is.
+    """Return runs until the interval of the mean is so narrow; None beyond 200. 0 when it is.
 
     Args:
         have: Runs that `noise` has seen already.
@@ -595,7 +594,7 @@ def more_runs(noise: RunNoise, have: int, share: float) -> int | None:
 
 
 def cells_of_side(side: Material, history: Mapping[LoadFingerprint, RunSpread]) -> tuple[CellOfRuns, ...]:
-    """Cells of a recording or of records, those with two runs or more.
+    """Return cells of a recording or of records, those with two runs or more.
 
     Args:
         history: What is known of how runs differ, by load.

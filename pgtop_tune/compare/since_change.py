@@ -161,7 +161,7 @@ _KEPT: WeakKeyDictionary[Session, tuple[_Scope, int, SinceChange | None]] = Weak
 
 
 def since_change(session: Session) -> SinceChange | None:
-    """The newest change and its effect on the client's TPS, or on the server's where no load of ours runs.
+    """Return the newest change and its effect on the client's TPS, or on the server's where no load of ours runs.
 
     Before is from when the load began, without its warm-up, or from the change before. After begins when the change has
     settled and ends with the newest look.
@@ -221,7 +221,7 @@ def _since(session: Session, scope: _Scope) -> SinceChange | None:
 def _sides(
     session: Session, scope: _Scope, before: list[tuple[float, float]], after: Sequence[tuple[float, float]]
 ) -> _Sides:
-    """The seconds that count, with what else weighed on them."""
+    """Return the seconds that count, with what else weighed on them."""
     if scope.loaded_s is not None:
         warm_s = scope.loaded_s + (WARM_UP_S / 2.0 if scope.hasty else WARM_UP_S)
         before = [point for point in before if point[0] >= warm_s]
@@ -268,14 +268,14 @@ def _with_claim(session: Session, scope: _Scope, sides: _Sides, so_far: SinceCha
 
 
 def _at(column: Sequence[tuple[float, float]], at_s: float) -> float:
-    """The newest value of a column then; 0 before its first."""
+    """Return the newest value of a column then; 0 before its first."""
     position = bisect_right(column, at_s + _SECOND / 2.0, key=itemgetter(0))
     return column[position - 1][1] if position else 0.0
 
 
 @lru_cache(maxsize=32)
 def _difference(before: tuple[_Row, ...], after: tuple[_Row, ...]) -> Difference:
-    """A look is judged once: its seconds do not change any more."""
+    """Return the difference of a look; each look is judged once, as its seconds no longer change."""
     return difference(_seconds(before), _seconds(after))
 
 
@@ -296,7 +296,7 @@ def _unlike(session: Session, changed: Collection[str], *windows: tuple[float, f
 
 
 def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_ParameterChange], list[float], list[float]]:
-    """Changes of parameters, moments of loads, and moments nothing can be compared across."""
+    """Return changes of parameters, moments of loads, and moments nothing can be compared across."""
     changes: list[_ParameterChange] = []
     loads: list[float] = []
     breaks: list[float] = []
@@ -322,7 +322,7 @@ def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_ParameterChange]
 
 
 def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: str) -> None:
-    """Enters a change; `values` are those the parameter had, without those that were taken back."""
+    """Enter a change; `values` are those the parameter had, without those that were taken back."""
     if was not in values:
         values.append(was)
     if now in values:
@@ -334,13 +334,13 @@ def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: st
 
 
 def _warm(seconds: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Without the warm-up; the second half of what has not settled."""
+    """Return the seconds without the warm-up; where they have not settled, their second half."""
     cut = warm_up([value for _, value in seconds]) if seconds else 0
     return seconds[len(seconds) // 2 if cut is None else cut :]
 
 
 def _by_second(session: Session, metric: Charted, since_s: float, until_s: float) -> list[tuple[float, float]]:
-    """(at_s, value): one a second where frames come faster, as readings of the same second say the same twice."""
+    """Return (at_s, value), one a second: faster readings of the same second are averaged."""
     moments: list[float] = []
     values: list[list[float]] = []
     for point in session.history.series(metric, since_s, until_s):

@@ -108,7 +108,7 @@ class SideSums(Struct, frozen=True):
     all_ms: float | None
 
     def covered(self, fixed: Collection[str]) -> float | None:
-        """Share of the execution time that these statements have; None when unknown."""
+        """Return the share of the execution time that these statements have; None when unknown."""
         if not self.all_ms:
             return None
         return min(sum(self.whole[id][1] for id in fixed if id in self.whole) / self.all_ms, 1.0)
@@ -146,7 +146,7 @@ def compare_statements(
     repeated: bool,
     windows: bool = False,
 ) -> StatementComparison | None:
-    """B against A; None where a side has no counters of statements.
+    """Compare the statements of B with those of A; None where a side has no counters of them.
 
     Args:
         comparable, decisive: As of `worded`.
@@ -194,7 +194,7 @@ def compare_statements(
 def comparison_of(
     rows: Iterable[StatementRow], sums: tuple[SideSums, SideSums], weights: Look, mix: Effect | None, verdict: str
 ) -> StatementComparison:
-    """Rows in their order, and what the fixed set is.
+    """Return rows in their order, and what the fixed set is.
 
     Args:
         weights: As of `same_mix`.
@@ -220,7 +220,7 @@ def statement_row(
     effects: Mapping[str, Effect | None],
     verdict_of: Callable[[str], str],
 ) -> StatementRow:
-    """One statement of two sides.
+    """Return the row of a statement.
 
     Args:
         effects: Of those in the fixed set.
@@ -248,12 +248,12 @@ def statement_row(
 
 
 def per_call(id: str) -> Measure:
-    """Milliseconds of a call of one statement."""
+    """Return milliseconds of a call of one statement."""
     return lambda look: mean_ms(look[id]) if id in look else None
 
 
 def same_mix(weights: Look) -> Measure:
-    """Milliseconds of a call of a fixed mix.
+    """Return milliseconds of a call of a fixed mix.
 
     Args:
         weights: Its statements, with the calls that weigh them and what stands where one was not called.
@@ -268,7 +268,7 @@ def same_mix(weights: Look) -> Measure:
 
 
 def _length(sides: Sequence[_SideLooks], often: Sequence[str]) -> int:
-    """Looks of a block: by the series of the same mix."""
+    """Return the looks of a block, by the series of the same mix."""
     series = []
     for side in sides:
         calls = {id: sides[0].sums.whole[id][0] for id in often}
@@ -278,7 +278,7 @@ def _length(sides: Sequence[_SideLooks], often: Sequence[str]) -> int:
 
 
 def _blocks(looks: Sequence[Look], length: int) -> list[dict[str, Counted]]:
-    """Whole blocks of so many looks; the rest at the beginning is left out."""
+    """Return whole blocks of so many looks; the rest at the beginning is left out."""
     return [summed(looks[at : at + length]) for at in range(len(looks) % length, len(looks), length)]
 
 
@@ -298,7 +298,7 @@ def _of_blocks(
 def _of_runs(
     measure: Measure, sides: Sequence[_SideLooks], units: Sequence[Sequence[Look]], *, short: bool, foreseen: bool
 ) -> Effect | None:
-    """Each run is one value; its own looks say how sure that is."""
+    """Return the effect over runs, each of which is one value; its own looks give its variance."""
     overall = measure(sides[0].sums.whole), measure(sides[1].sums.whole)
     values = [_values(measure, side) for side in units]
     if not overall[0] or not overall[1] or not all(values) or min(map(min, values)) <= 0.0:

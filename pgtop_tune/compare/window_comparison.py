@@ -18,7 +18,7 @@ from pgtop_tune.compare.comparison import Comparison, compare
 from pgtop_tune.compare.figure_rows import CERTAIN, FigureRow, aligned_period, worded
 from pgtop_tune.compare.reports.sheets import (
     Sheet,
-    event_sheet,
+    event_sheets,
     figure_sheet,
     fingerprint_sheet,
     settling_sheet,
@@ -29,7 +29,7 @@ from pgtop_tune.compare.reports.sheets import (
 from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
 from pgtop_tune.compare.sides.from_window import PER_TRANSACTION, Number, WindowSide
-from pgtop_tune.compare.sides.material import Material, Sums, blocks, quotient
+from pgtop_tune.compare.sides.material import Sums, blocks, quotient
 from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import (
     WRONG,
@@ -59,20 +59,20 @@ _SUFFIXES: Final[Mapping[str, str]] = {"": "", "bytes": "B", "bytes/s": "B/s"}
 
 
 def titled(row: Differing) -> str:
-    """The name with its unit; what is foreign in it is made harmless."""
+    """Return the name with its unit; what is foreign in it is made harmless."""
     unit = _SUFFIXES.get(row.unit, row.unit)
     return one_line(row.name, _NAME) + (f", {unit}" if unit else "")
 
 
 def amount(row: Differing, value: float) -> str:
-    """A figure in the row's unit."""
+    """Return a figure in the row's unit."""
     negative = value < 0
     text = _IN_UNITS.get(row.unit, units.count)(abs(value))
     return f"-{text}" if negative else text
 
 
 def changed(row: Differing) -> str:
-    """The change: "+3.9 %", "-12.0 pt", "+4.5M"."""
+    """Return the change: "+3.9 %", "-12.0 pt", "+4.5M"."""
     return units.UNKNOWN if row.change is None else f"{_told(row, row.change[0])}{_sign(row)}"
 
 
@@ -84,7 +84,7 @@ def between(row: Differing) -> str:
 
 
 def sized(row: Differing) -> str:
-    """The effect in standard deviations of blocks."""
+    """Return the effect in standard deviations of blocks."""
     if row.size is None:
         return units.UNKNOWN
     if abs(row.size) > _HUGE:
@@ -103,7 +103,7 @@ def _sign(row: Differing) -> str:
 
 
 def window_sheets(windows: WindowComparison) -> tuple[Sheet, ...]:
-    """All of it, in the order in which it is read."""
+    """Return all sheets of a comparison of windows, in the order in which they are read."""
     comparison = windows.comparison
     sheets = [fingerprint_sheet(comparison)]
     if windows.outcomes:
@@ -113,15 +113,11 @@ def window_sheets(windows: WindowComparison) -> tuple[Sheet, ...]:
     sheets.append(differing_sheet(windows))
     sheets += [wait_sheet(phase) for phase in comparison.phases if phase.waits]
     sheets += [settling_sheet(phase) for phase in comparison.phases if phase.to_settle]
-    for name, side in (("A", comparison.a), ("B", comparison.b)):
-        events = event_sheet(f"events in {name}", side)
-        if events is not None:
-            sheets.append(events)
-    return tuple(sheets)
+    return (*sheets, *event_sheets(comparison))
 
 
 def differing_sheet(comparison: WindowComparison) -> Sheet:
-    """Every other number that can be told of both windows."""
+    """Return every other number that is known for both windows."""
     notes = [*comparison.notes]
     if comparison.alike:
         notes.append(f"{comparison.alike} numbers are constant and equal in both")
@@ -181,7 +177,7 @@ _LARGEST: Final = 1e6
 
 
 def standardised(effect: Effect, *, ratio: bool) -> float | None:
-    """The effect in standard deviations of the blocks of one window, with its sign; None without an interval.
+    """Return the effect in standard deviations of the blocks of one window, with its sign; None without an interval.
 
     Read back from the interval: its half width is t · s · √(1/kA + 1/kB).
 
@@ -270,18 +266,18 @@ class WindowComparison(Struct, frozen=True):
 
     @property
     def outcomes(self) -> tuple[Differing, ...]:
-        """Throughput, latency, failures, in the order of a comparison."""
+        """Return throughput, latency, failures, in the order of a comparison."""
         order = {figure.title: index for index, figure in enumerate(FIGURES)}
         return tuple(sorted((row for row in self.rows if row.outcome), key=lambda row: order[row.name]))
 
     @property
     def statements(self) -> StatementComparison | None:
-        """None where a window has no counters of statements."""
+        """Return the comparison of statements; None where a window has no counters of them."""
         return next((phase.statements for phase in self.comparison.phases), None)
 
     @property
     def others(self) -> tuple[Differing, ...]:
-        """Everything else, in the order of `rows`."""
+        """Return all other rows, in their order."""
         return tuple(row for row in self.rows if not row.outcome)
 
 
@@ -293,7 +289,7 @@ def window_comparison(
     one_recording: bool = True,
     contract: Contract | None = None,
 ) -> WindowComparison:
-    """B against A.
+    """Compare window B with window A.
 
     Args:
         under_test, contract: As of `comparison.compare`. Without a contract the loads may differ.
@@ -312,7 +308,8 @@ def window_comparison(
     phase = comparison.phases[0] if comparison.phases else None
     decisive = phase is not None and not phase.no_verdict
     numbers = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]
-    names = [name for name in a.numbers if name in b.numbers and not (_has_waits(comparison) and _is_wait(a, name))]
+    told_as_waits = PER_TRANSACTION if any(phase.waits for phase in comparison.phases) else frozenset[str]()
+    names = [name for name in a.numbers if name in b.numbers and a.numbers[name].metric.id not in told_as_waits]
     alike = {name for name in names if _alike(a, b, name)}
     period_s = aligned_period(a.material.runs, b.material.runs)
     for name in names:
@@ -327,14 +324,6 @@ def window_comparison(
         alike=len(alike) + len(numbers) - len(rows),
         notes=tuple(_notes(a, b, rows)),
     )
-
-
-def _has_waits(comparison: Comparison) -> bool:
-    return any(phase.waits for phase in comparison.phases)
-
-
-def _is_wait(side: WindowSide, name: str) -> bool:
-    return side.numbers[name].metric.id in PER_TRANSACTION
 
 
 def _alike(a: WindowSide, b: WindowSide, name: str) -> bool:
@@ -354,7 +343,7 @@ def _place(row: Differing) -> tuple[bool, float, str]:
 
 
 def _apart(a: Sequence[float], b: Sequence[float]) -> float:
-    """The distance of means in standard deviations of what varies: no ground for a verdict, but for an order.
+    """Return the distance of means in standard deviations of what varies: no ground for a verdict, but for an order.
 
     What drifts is far apart in two windows whatever happens, so that steps that resemble each other count for fewer.
     """
@@ -420,7 +409,7 @@ def _of_number(a: WindowSide, b: WindowSide, name: str, period_s: int | None) ->
 
 
 def _pace(side: WindowSide, sums: Sequence[Sums]) -> float:
-    """Seconds of one of its steps: frames may be further apart than a second."""
+    """Return seconds of one of its steps: frames may be further apart than a second."""
     return side.run.seconds / len(sums) if sums else 1.0
 
 
@@ -452,20 +441,16 @@ def _difference(overall: tuple[float, float], means: tuple[list[float], list[flo
 def _notes(a: WindowSide, b: WindowSide, rows: Sequence[Differing]) -> list[str]:
     judged = sum(1 for row in rows if row.size is not None)
     chance = WRONG * judged
-    notes = [f"{name} {_load(side)}" for name, side in (("A", a), ("B", b)) if len(side.loads) != 1]
+    notes = [
+        f"{name} has parts of {len(side.loads)} runs of pgbench" if side.loads else f"{name} has no load of ours"
+        for name, side in (("A", a), ("B", b))
+        if len(side.loads) != 1
+    ]
     if chance >= 1.0:
         notes.append(f"of {judged} numbers about {chance:.0f} may be called different by chance alone")
     few = len(rows) - judged
     if few:
         notes.append(f"{few} numbers have fewer than four blocks: mark longer windows")
-    if a.loads and b.loads and [_known(side.material) for side in (a, b)].count(True) == 1:
+    if a.loads and b.loads and bool(a.run.gathered.latencies()) != bool(b.run.gathered.latencies()):
         notes.append("percentiles exist for one window only")
     return notes
-
-
-def _load(side: WindowSide) -> str:
-    return "has no load of ours" if not side.loads else f"has parts of {len(side.loads)} runs of pgbench"
-
-
-def _known(material: Material) -> bool:
-    return bool(material.runs[0].gathered.latencies())

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.changes.start.checks import RestartFacts
-from pgtop_tune.changes.start.next_start import NextStart, StartValue
+from pgtop_tune.changes.start.next_start import AT_START, NextStart, StartValue, ValuesAfter
 from pgtop_tune.changes.start.rules import start_refusal
-from pgtop_tune.changes.start.values import AT_START, ValuesAfter
 from pgtop_tune.health import needs
 from pgtop_tune.health.facts import Answers, CheckFacts, Missing
 from pgtop_tune.health.machine_figures import huge_pages_needed, huge_pages_used, memory

@@ -32,7 +32,6 @@ from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import by_hand, set_parameter, sysctl
 from pgtop_tune.health.needs import is_of_session
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
@@ -188,16 +187,7 @@ def _machine(facts: CheckFacts) -> Machine | None:
         huge_page_bytes=details.huge_page_bytes,
         numa_nodes=details.numa_nodes,
         live=live_values(details.settings),
-        disks=tuple(
-            Disk(
-                name=queue.name,
-                rotational=queue.rotational,
-                nvme=queue.nvme,
-                virtual=queue.virtual,
-                stacked=queue.stacked,
-            )
-            for queue in details.queues
-        ),
+        disks=details.queues,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Metric, rate
+from pgtop_tune.metrics.catalogue import Interval, Metric, pair_rate
 from pgtop_tune.metrics.server import WAL_SINCE_REDO, checkpoints_between, number
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
@@ -230,17 +230,14 @@ def _mean_wal_rate(interval: Interval) -> float | None:
     recent = interval.recent(sections.wal, RATE_WINDOW_S, least=2)
     if len(recent) < 2:
         return None
-    newer, older = recent[0], recent[-1]
-    if newer.lsn_bytes is None or older.lsn_bytes is None or newer.lsn_bytes < older.lsn_bytes:
-        return None
-    return (newer.lsn_bytes - older.lsn_bytes) / (newer.at_s - older.at_s)
+    return pair_rate((recent[-1], recent[0]), lambda wal: wal.lsn_bytes)
 
 
 def _checkpoint_writes(interval: Interval) -> float | None:
     pair = interval.pair(sections.checkpoints)
     if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms:
         return None
-    return rate(pair[0].buffers_checkpoint, pair[1].buffers_checkpoint, pair[0].at_s, pair[1].at_s)
+    return pair_rate(pair, lambda counters: counters.buffers_checkpoint)
 
 
 CHECKPOINT_WRITES = Metric(

@@ -7,10 +7,10 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.metrics import host, host_values, sections
+from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics import host_values as values
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric, Reading, rate, share
-from pgtop_tune.metrics.host_values import gauge, same_boot, with_facts
+from pgtop_tune.metrics.host_values import gauge, same_boot, section_rate, stalled, with_facts
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import FileSystem, InterfaceCounters
@@ -59,34 +59,12 @@ def row_rate(
         before = {key(row): pick(row) for row in rows(pair[0].section)}
         numbers: dict[K, float] = {}
         for row in rows(pair[1].section):
-            older, newer = before.get(key(row)), pick(row)
-            if older is None or newer is None:
-                continue
-            per_second = rate(older, newer, pair[0].at_s, pair[1].at_s)
+            per_second = rate(before.get(key(row)), pick(row), pair[0].at_s, pair[1].at_s)
             if per_second is not None:
                 numbers[key(row)] = per_second * scale
         return numbers
 
     return values
-
-
-def section_rate(
-    reach: Callable[[Frame], S | Unavailable], pick: Callable[[S], float | None], scale: float = 1.0
-) -> Callable[[Interval], float | None]:
-    """Make a metric of the increase of a section's counter per second, times the scale."""
-    values = row_rate(reach, lambda section: (section,), lambda section: 0, pick, scale)
-    return lambda interval: values(interval).get(0)
-
-
-def _stalled(pick: Callable[[CgroupSample], float | None]) -> Callable[[Interval], float | None]:
-    """Make a metric of the share of time in which a group was stalled, 0 to 100, from a counter in microseconds."""
-    value = section_rate(sections.cgroup, pick, 1e-4)
-
-    def at_most_all(interval: Interval) -> float | None:
-        percent = value(interval)
-        return None if percent is None else min(percent, 100.0)
-
-    return at_most_all
 
 
 _WINDOW_S: Final = 120.0
@@ -110,33 +88,33 @@ def _network_busy(interval: Interval) -> dict[str, float]:
     }
 
 
-NETWORK_RECEIVED: Final[Keyed[str]] = Keyed(
+NETWORK_RECEIVED = Keyed(
     "host.network.received", "in", "bytes/s", "Bytes received per second.",
     "/proc/net/dev: Δ receive bytes / Δt", _per_interface(lambda row: row.received_bytes),
 )  # fmt: skip
-NETWORK_SENT: Final[Keyed[str]] = Keyed(
+NETWORK_SENT = Keyed(
     "host.network.sent", "out", "bytes/s", "Bytes sent per second.",
     "/proc/net/dev: Δ transmit bytes / Δt", _per_interface(lambda row: row.sent_bytes),
 )  # fmt: skip
-NETWORK_RECEIVED_PACKETS: Final[Keyed[str]] = Keyed(
+NETWORK_RECEIVED_PACKETS = Keyed(
     "host.network.received_packets", "in p", "1/s", "Packets received per second.",
     "/proc/net/dev: Δ receive packets / Δt", _per_interface(lambda row: row.received_packets),
 )  # fmt: skip
-NETWORK_SENT_PACKETS: Final[Keyed[str]] = Keyed(
+NETWORK_SENT_PACKETS = Keyed(
     "host.network.sent_packets", "out p", "1/s", "Packets sent per second.",
     "/proc/net/dev: Δ transmit packets / Δt", _per_interface(lambda row: row.sent_packets),
 )  # fmt: skip
-NETWORK_ERRORS: Final[Keyed[str]] = Keyed(
+NETWORK_ERRORS = Keyed(
     "host.network.errors", "errors", "1/s", "Packets with errors per second, in and out: cable, driver, duplex.",
     "/proc/net/dev: Δ(receive errs + transmit errs) / Δt",
     _per_interface(lambda row: row.received_errors + row.sent_errors), critical=0.01,
 )  # fmt: skip
-NETWORK_DROPS: Final[Keyed[str]] = Keyed(
+NETWORK_DROPS = Keyed(
     "host.network.drops", "drops", "1/s", "Packets dropped per second for lack of buffers, in and out; each costs a retransmission.",
     "/proc/net/dev: Δ(receive drop + transmit drop) / Δt",
     _per_interface(lambda row: row.received_drops + row.sent_drops),
 )  # fmt: skip
-NETWORK_BUSY: Final[Keyed[str]] = Keyed(
+NETWORK_BUSY = Keyed(
     "host.network.busy", "busy", "%", "The busier direction as a share of the speed of the link; empty if the speed is unknown.",
     "/proc/net/dev: Δ bytes · 8 / Δt; /sys/class/net/NAME/speed", _network_busy, critical=90.0,
 )  # fmt: skip
@@ -174,27 +152,27 @@ def _minutes_left(interval: Interval) -> dict[str, float]:
     }
 
 
-SPACE_TOTAL: Final[Keyed[str]] = Keyed(
+SPACE_TOTAL = Keyed(
     "host.space.total", "size", "bytes", "Size of the file system.", "statvfs f_blocks · f_frsize", _per_mount(lambda row: row.total_bytes),
 )  # fmt: skip
-SPACE_AVAILABLE: Final[Keyed[str]] = Keyed(
+SPACE_AVAILABLE = Keyed(
     "host.space.available", "left", "bytes", "Space the server can still write, without blocks reserved for root.",
     "statvfs f_bavail · f_frsize", _per_mount(lambda row: row.available_bytes),
 )  # fmt: skip
-SPACE_USED: Final[Keyed[str]] = Keyed(
+SPACE_USED = Keyed(
     "host.space.used", "used", "%", "Used space as a share of used and writable space, as in df.",
     "statvfs: (f_blocks − f_bfree) / (f_blocks − f_bfree + f_bavail)",
     _per_mount(lambda row: share(row.total_bytes - row.free_bytes, row.total_bytes - row.free_bytes + row.available_bytes)), critical=95.0,
 )  # fmt: skip
-SPACE_GROWTH: Final[Keyed[str]] = Keyed(
+SPACE_GROWTH = Keyed(
     "host.space.growth", "grows", "bytes/s", "Bytes per second by which free space has shrunk over the last two minutes; negative when it has grown.",
     "statvfs: −Δ f_bavail · f_frsize / Δt", _growth,
 )  # fmt: skip
-MINUTES_LEFT: Final[Keyed[str]] = Keyed(
+MINUTES_LEFT = Keyed(
     "host.space.minutes_left", "full in", "min", "Minutes until the file system is full at the rate of the last two minutes; empty while it does not fill.",
     "space left / growth", _minutes_left,
 )  # fmt: skip
-INODES_USED: Final[Keyed[str]] = Keyed(
+INODES_USED = Keyed(
     "host.space.inodes", "inodes", "%", "Inodes in use; empty if the file system creates them on demand (btrfs, XFS).",
     "statvfs: 1 − f_favail / f_files", _per_mount(lambda row: share(row.inodes - row.inodes_free, row.inodes)), critical=95.0,
 )  # fmt: skip
@@ -217,38 +195,38 @@ def _node_rate(pick: Callable[[NumaNode], float | None]) -> Callable[[Interval],
 
 
 _NODE: Final = "/sys/devices/system/node/nodeN"
-NODE_TOTAL: Final[Keyed[int]] = Keyed(
+NODE_TOTAL = Keyed(
     "host.node.total", "memory", "bytes", "Memory of this node.", f"{_NODE}/meminfo MemTotal", _node_gauge(lambda row: row.total_bytes),
 )  # fmt: skip
-NODE_FREE: Final[Keyed[int]] = Keyed(
+NODE_FREE = Keyed(
     "host.node.free", "free", "bytes", "Free memory of this node. If only some nodes have free memory, allocations cross nodes.",
     f"{_NODE}/meminfo MemFree", _node_gauge(lambda row: row.free_bytes),
 )  # fmt: skip
-NODE_FILES: Final[Keyed[int]] = Keyed(
+NODE_FILES = Keyed(
     "host.node.files", "files", "bytes", "Page cache on this node, shared memory included.", f"{_NODE}/meminfo FilePages", _node_gauge(lambda row: row.file_bytes),
 )  # fmt: skip
-NODE_ANON: Final[Keyed[int]] = Keyed(
+NODE_ANON = Keyed(
     "host.node.anon", "private", "bytes", "Private memory of processes on this node.", f"{_NODE}/meminfo AnonPages", _node_gauge(lambda row: row.anon_bytes),
 )  # fmt: skip
-NODE_SHARED: Final[Keyed[int]] = Keyed(
+NODE_SHARED = Keyed(
     "host.node.shared", "shared", "bytes", "Shared memory on this node; shared_buffers all on one node is slow from the others.",
     f"{_NODE}/meminfo Shmem", _node_gauge(lambda row: row.shmem_bytes),
 )  # fmt: skip
-NODE_DIRTY: Final[Keyed[int]] = Keyed(
+NODE_DIRTY = Keyed(
     "host.node.dirty", "dirty", "bytes", "File pages on this node that wait to be written.", f"{_NODE}/meminfo Dirty", _node_gauge(lambda row: row.dirty_bytes),
 )  # fmt: skip
-NODE_HUGE: Final[Keyed[int]] = Keyed(
+NODE_HUGE = Keyed(
     "host.node.huge_used", "huge used", "pages", "Huge pages of the default size in use on this node.",
     f"{_NODE}/meminfo HugePages_Total − HugePages_Free", _node_gauge(lambda row: row.huge_pages - row.huge_pages_free),
 )  # fmt: skip
-NODE_HIT: Final[Keyed[int]] = Keyed(
+NODE_HIT = Keyed(
     "host.node.hit", "hit", "1/s", "Pages per second allocated on this node as intended.", f"{_NODE}/numastat: Δ numa_hit / Δt", _node_rate(lambda row: row.hit_pages),
 )  # fmt: skip
-NODE_MISS: Final[Keyed[int]] = Keyed(
+NODE_MISS = Keyed(
     "host.node.miss", "miss", "1/s", "Pages per second allocated on this node although intended for another.",
     f"{_NODE}/numastat: Δ numa_miss / Δt", _node_rate(lambda row: row.miss_pages),
 )  # fmt: skip
-NODE_FOREIGN: Final[Keyed[int]] = Keyed(
+NODE_FOREIGN = Keyed(
     "host.node.foreign", "foreign", "1/s", "Pages per second intended for this node and allocated on another.",
     f"{_NODE}/numastat: Δ numa_foreign / Δt", _node_rate(lambda row: row.foreign_pages),
 )  # fmt: skip
@@ -318,15 +296,15 @@ GROUP_THROTTLED_TIME = Metric(
 )  # fmt: skip
 GROUP_IO_SOME = Metric(
     "host.cgroup.io_some", "io", "%", "Share of the time in which at least one task of the group waited for a disk.",
-    "io.pressure some: Δ total / Δt", _stalled(lambda group: group.io_some_us),
+    "io.pressure some: Δ total / Δt", stalled(sections.cgroup, lambda group: group.io_some_us),
 )  # fmt: skip
 GROUP_IO_FULL = Metric(
     "host.cgroup.io_full", "io full", "%", "Share of the time in which tasks of the group waited for a disk and none made progress.",
-    "io.pressure full: Δ total / Δt", _stalled(lambda group: group.io_full_us),
+    "io.pressure full: Δ total / Δt", stalled(sections.cgroup, lambda group: group.io_full_us),
 )  # fmt: skip
 GROUP_MEMORY_SOME = Metric(
     "host.cgroup.memory_some", "mem", "%", "Share of the time in which at least one task of the group waited for memory.",
-    "memory.pressure some: Δ total / Δt", _stalled(lambda group: group.memory_some_us), critical=5.0,
+    "memory.pressure some: Δ total / Δt", stalled(sections.cgroup, lambda group: group.memory_some_us), critical=5.0,
 )  # fmt: skip
 
 NODE_METRICS: Final = (
@@ -363,7 +341,7 @@ FREQUENCY = Metric(
     "/sys/devices/system/cpu/cpufreq/policyN/scaling_cur_freq",
     values.gauge(sections.frequency, lambda sample: sum(row.mhz for row in sample.policies) / len(sample.policies) if sample.policies else None),
 )  # fmt: skip
-FREQUENCY_SHARE: Final[Keyed[str]] = Keyed(
+FREQUENCY_SHARE = Keyed(
     "host.core.frequency", "MHz", "%", "Frequency of a core as a share of its highest, turbo included; low under load means a power limit, heat or a power-saving governor.",
     "/sys/devices/system/cpu/cpufreq/policyN: scaling_cur_freq / cpuinfo_max_freq",
     row_gauge(sections.frequency, lambda sample: sample.policies, lambda row: row.policy, lambda row: 100.0 * row.mhz / row.highest_mhz if row.highest_mhz else None),
@@ -380,22 +358,22 @@ FILE_HUGE = Metric(
     "host.memory.file_huge", "file huge", "bytes", "Page cache in transparent huge pages.",
     "/proc/meminfo FileHugePages", values.gauge(sections.memory, lambda memory: memory.file_huge_bytes),
 )  # fmt: skip
-HUGE_SURPLUS: Final[Keyed[int]] = Keyed(
+HUGE_SURPLUS = Keyed(
     "host.huge.surplus", "surplus", "pages", "Huge pages above nr_hugepages, made on demand (nr_overcommit_hugepages).",
     "HugePages_Surp, surplus_hugepages", values.huge_pages(lambda pool: pool.surplus),
 )  # fmt: skip
 
 _PERCENT_OF_MS_PER_S: Final = 0.1
-PROCESS_RUN_DELAY: Final[Keyed[int]] = Keyed(
+PROCESS_RUN_DELAY = Keyed(
     "host.process.run_delay", "delay%", "%",
     "Share of the time this process was ready to run and waited for a CPU. Near its CPU% means that the machine has half the CPUs it needs.",
     "/proc/PID/schedstat: Δ second field (ns) / Δt",
-    host_values.process_io(lambda process: process.run_delay_ms, _PERCENT_OF_MS_PER_S),
+    values.process_io(lambda process: process.run_delay_ms, _PERCENT_OF_MS_PER_S),
 )  # fmt: skip
 
 
 def _busiest_thread(interval: Interval) -> dict[int, float]:
-    pair = host_values.processes_of_one_boot(interval)
+    pair = values.processes_of_one_boot(interval)
     if pair is None or pair[1].facts is None:
         return {}
     older = {thread.tid: thread for thread in pair[0].section.threads}
@@ -411,7 +389,7 @@ def _busiest_thread(interval: Interval) -> dict[int, float]:
     return busiest
 
 
-BUSIEST_THREAD: Final[Keyed[int]] = Keyed(
+BUSIEST_THREAD = Keyed(
     "host.process.busiest_thread", "thread%", "%",
     "CPU of the busiest thread of pgbench; one core is 100. At 100 that thread keeps its clients waiting and the server looks slower than it is.",
     "/proc/PID/task/TID/stat: largest Δ(utime + stime) / (ticks per second · Δt)", _busiest_thread, critical=90.0,

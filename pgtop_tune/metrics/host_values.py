@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import WHOLE_S, Interval, Reading, rate, share
+from pgtop_tune.metrics.catalogue import WHOLE_S, Interval, Reading, pair_rate, rate, share
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import (
@@ -23,8 +23,6 @@ from pgtop_tune.model.host import (
     HostFacts,
     HugePages,
     MemorySample,
-    PressureLine,
-    PressureSample,
     ProcessCounters,
     ProcessSample,
 )
@@ -60,7 +58,6 @@ def with_facts(reach: Callable[[Frame], S | Unavailable]) -> Callable[[Frame], H
 
 _cpu = with_facts(sections.cpu)
 _memory = with_facts(sections.memory)
-_pressure = with_facts(sections.pressure)
 _disks = with_facts(sections.disks)
 
 
@@ -160,15 +157,31 @@ def core_busy(interval: Interval) -> dict[str, float]:
     return {cpu: busy for cpu, busy in shares if busy is not None}
 
 
-def context_switches(interval: Interval) -> float | None:
-    """Return the context switches per second."""
-    pair = same_boot(interval, _cpu)
-    if pair is None:
-        return None
-    older, newer = pair[0].section, pair[1].section
-    if older.context_switches is None or newer.context_switches is None:
-        return None
-    return rate(older.context_switches, newer.context_switches, older.at_s, newer.at_s)
+def section_rate(
+    reach: Callable[[Frame], S | Unavailable], pick: Callable[[S], float | None], scale: float = 1.0
+) -> Callable[[Interval], float | None]:
+    """Make a metric of the increase of a section's counter per second, times the scale."""
+    look = with_facts(reach)
+
+    def value(interval: Interval) -> float | None:
+        per_second = pair_rate(same_boot(interval, look), lambda reading: pick(reading.section))
+        return None if per_second is None else per_second * scale
+
+    return value
+
+
+def stalled(
+    reach: Callable[[Frame], S | Unavailable], pick: Callable[[S], float | None]
+) -> Callable[[Interval], float | None]:
+    """Make a metric of the share of time in which tasks were stalled, 0 to 100, from a counter in microseconds."""
+    value = section_rate(reach, pick, 1e-4)
+
+    def at_most_all(interval: Interval) -> float | None:
+        percent = value(interval)
+        # The file is read a few microseconds after the clock, so a full stall can come out as 100.001.
+        return None if percent is None else min(percent, 100.0)
+
+    return at_most_all
 
 
 def gauge(
@@ -213,13 +226,9 @@ def swap_rate(pick: Callable[[MemorySample], int | None]) -> Callable[[Interval]
 
     def value(interval: Interval) -> float | None:
         pair = same_boot(interval, _memory)
-        if pair is None or pair[1].facts is None:
-            return None
-        older, newer = pick(pair[0].section), pick(pair[1].section)
-        if older is None or newer is None:
-            return None
-        pages = rate(older, newer, pair[0].at_s, pair[1].at_s)
-        return None if pages is None else pages * pair[1].facts.page_size_bytes
+        pages = pair_rate(pair, lambda look: pick(look.section))
+        facts = pair[1].facts if pair else None
+        return None if pages is None or facts is None else pages * facts.page_size_bytes
 
     return value
 
@@ -232,25 +241,6 @@ def huge_pages(pick: Callable[[HugePages], int]) -> Callable[[Interval], dict[in
         return {} if memory is None else {pool.page_bytes: float(pick(pool)) for pool in memory.huge_pages}
 
     return values
-
-
-def stall(
-    line: Callable[[PressureSample], PressureLine], pick: Callable[[PressureLine], int | None]
-) -> Callable[[Interval], float | None]:
-    """Make a metric of the share of time in which tasks were stalled, 0 to 100."""
-
-    def value(interval: Interval) -> float | None:
-        pair = same_boot(interval, _pressure)
-        if pair is None:
-            return None
-        older, newer = pick(line(pair[0].section)), pick(line(pair[1].section))
-        if older is None or newer is None:
-            return None
-        stalled_us = rate(older, newer, pair[0].at_s, pair[1].at_s)
-        # The file is read a few microseconds after the clock, so a full stall can come out as 100.001.
-        return None if stalled_us is None else min(stalled_us / 10_000, 100.0)
-
-    return value
 
 
 class DiskDelta(Struct, frozen=True):

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, sessions
-from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric
-from pgtop_tune.metrics.catalogue import rate as per_second
+from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, outer_pair, pair_rate
 from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
 from pgtop_tune.metrics.server import number
 from pgtop_tune.model.absence import Unavailable
@@ -122,13 +121,8 @@ def _shares(sums: dict[str, list[float]], column: int) -> list[IoShare]:
 
 
 def _backend_fsyncs(interval: Interval) -> float | None:
-    recent = readings(interval, sections.checkpoints)
-    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
-        return None
-    newer, older = recent[0], recent[-1]
-    if newer.backend_fsyncs is None or older.backend_fsyncs is None or newer.backend_fsyncs < older.backend_fsyncs:
-        return None
-    return (newer.backend_fsyncs - older.backend_fsyncs) / (newer.at_s - older.at_s)
+    pair = outer_pair(readings(interval, sections.checkpoints))
+    return pair_rate(pair, lambda counters: counters.backend_fsyncs)
 
 
 def segment_number(name: str, segment_bytes: int) -> int | None:
@@ -246,15 +240,12 @@ METRICS: Final = (
 
 
 def _flushes(interval: Interval) -> float | None:
-    pair = interval.pair(sections.wal, PUBLISHED_S)
-    if pair is None or pair[0].wal_syncs is None or pair[1].wal_syncs is None:
-        return None
-    return per_second(pair[0].wal_syncs, pair[1].wal_syncs, pair[0].at_s, pair[1].at_s)
+    return pair_rate(interval.pair(sections.wal, PUBLISHED_S), lambda wal: wal.wal_syncs)
 
 
 def _commits_per_flush(interval: Interval) -> float | None:
-    flushes, pair = _flushes(interval), interval.pair(sections.database, PUBLISHED_S)
-    commits = None if pair is None else per_second(pair[0].xact_commit, pair[1].xact_commit, pair[0].at_s, pair[1].at_s)
+    flushes = _flushes(interval)
+    commits = pair_rate(interval.pair(sections.database, PUBLISHED_S), lambda counters: counters.xact_commit)
     return None if not flushes or commits is None else commits / flushes
 
 
@@ -293,10 +284,10 @@ def _busy(interval: Interval) -> float | None:
 
 
 def _flush_ms(interval: Interval) -> float | None:
-    recent = interval.recent(sections.wal, WAITS_WINDOW_S, least=2)
-    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+    pair = outer_pair(interval.recent(sections.wal, WAITS_WINDOW_S, least=2))
+    if pair is None:
         return None
-    newer, older = recent[0], recent[-1]
+    older, newer = pair
     if newer.wal_syncs is None or older.wal_syncs is None or newer.wal_syncs <= older.wal_syncs:
         return None
     flushes = newer.wal_syncs - older.wal_syncs

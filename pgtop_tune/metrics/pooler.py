@@ -110,8 +110,7 @@ class _Change(Struct, frozen=True):
         """Return the increase of a counter per second."""
         if self.older is None:
             return None
-        was, now = getattr(self.older, counter), getattr(self.newer, counter)
-        return None if was is None or now is None else rate(was, now, 0.0, self.seconds)
+        return rate(getattr(self.older, counter), getattr(self.newer, counter), 0.0, self.seconds)
 
     def mean_ms(self, microseconds: str, counter: str) -> float | None:
         """Return the mean time of an event in milliseconds; None without events."""
@@ -264,27 +263,27 @@ def waiting_clients(sample: PoolerSample) -> float:
     return sum(_waiting(pooler) or 0.0 for pooler in consoles if not isinstance(pooler, Unavailable))
 
 
-CLIENTS: Final[Keyed[str]] = Keyed(
+CLIENTS = Keyed(
     "pooler.clients", "clients", "", "Clients of all pools, active, idle and waiting, without those of the console.",
     "SHOW POOLS: Σ cl_active + cl_idle + cl_waiting", _by_pooler(_clients),
 )  # fmt: skip
-WAITING: Final[Keyed[str]] = Keyed(
+WAITING = Keyed(
     "pooler.waiting", "waiting", "", "Clients waiting for a server connection. If there are always some, the pool is too small for the load, or the server too slow for the pool.",
     "SHOW POOLS: Σ cl_waiting", _by_pooler(_waiting), critical=1.0,
 )  # fmt: skip
-MAX_WAIT: Final[Keyed[str]] = Keyed(
+MAX_WAIT = Keyed(
     "pooler.max_wait", "longest wait", "ms", "Wait of the first client in a queue.",
     "SHOW POOLS: max(maxwait, maxwait_us)", _by_pooler(_longest_ms), critical=1000.0,
 )  # fmt: skip
-SERVERS: Final[Keyed[str]] = Keyed(
+SERVERS = Keyed(
     "pooler.servers", "server connections", "", "Connections of the pooler to servers, in use or idle.",
     "SHOW DATABASES: Σ current_connections", _by_pooler(_servers),
 )  # fmt: skip
-XACTS: Final[Keyed[str]] = Keyed(
+XACTS = Keyed(
     "pooler.xacts", "xact/s", "1/s", "Transactions through the pooler per second; in session mode, too.",
     "SHOW STATS: Σ Δ total_xact_count / Δt", _summed(lambda row: row.xacts_per_s),
 )  # fmt: skip
-QUERIES: Final[Keyed[str]] = Keyed(
+QUERIES = Keyed(
     "pooler.queries", "query/s", "1/s", "Statements through the pooler per second.",
     "SHOW STATS: Σ Δ total_query_count / Δt", _summed(lambda row: row.queries_per_s),
 )  # fmt: skip

@@ -94,9 +94,9 @@ def sender_lags(interval: Interval) -> list[SenderLag]:
     lags = []
     for sender in now.senders:
         older = before.get(sender.pid)
-        per_s = None
-        if pair and older and older.sent_lsn_bytes is not None and sender.sent_lsn_bytes is not None:
-            per_s = rate(older.sent_lsn_bytes, sender.sent_lsn_bytes, pair[0].at_s, pair[1].at_s)
+        per_s = (
+            rate(older.sent_lsn_bytes, sender.sent_lsn_bytes, pair[0].at_s, pair[1].at_s) if pair and older else None
+        )
         lags.append(
             SenderLag(
                 sender=sender,
@@ -228,8 +228,7 @@ def _since(now_ms: int, moment_ms: int | None) -> float | None:
 def _decoded(older: Slot | None, newer: Slot, counter: str, seconds: float) -> float | None:
     if older is None or older.stats_reset_ms != newer.stats_reset_ms:
         return None
-    was, now = getattr(older, counter), getattr(newer, counter)
-    return None if was is None or now is None else rate(was, now, 0.0, seconds)
+    return rate(getattr(older, counter), getattr(newer, counter), 0.0, seconds)
 
 
 INACTIVE: Final = "inactive"

@@ -28,7 +28,13 @@ from pgtop_tune.model.waits import LOAD_APPLICATION
 
 S = TypeVar("S", bound=Reading)
 
+INVALID, SUSPECT, NOTE = RunVerdict.INVALID, RunVerdict.SUSPECT, RunVerdict.NOTE
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
+
+
+def doubt(id: str, verdict: RunVerdict, reason: str, advice: str = "", **numbers: float) -> Doubt:
+    """Make a doubt with the numbers of its sentence, by name with unit."""
+    return Doubt(id, verdict, reason, advice, tuple(numbers.items()))
 
 
 class RunEvidence(Struct, frozen=True, dict=True):
@@ -190,13 +196,7 @@ def server_away(evidence: RunEvidence) -> Doubt | None:
         if len(moments) > 1
         else f"the server did not answer in {silent} of {len(inside)} samples"
     )
-    return Doubt(
-        id="SERVER-AWAY",
-        verdict=RunVerdict.SUSPECT,
-        reason=reason,
-        advice="look at the server's log",
-        numbers=(("silent_looks", silent),),
-    )
+    return doubt("SERVER-AWAY", SUSPECT, reason, "look at the server's log", silent_looks=silent)
 
 
 def _silent_looks(inside: Sequence[Frame]) -> int:
@@ -217,11 +217,11 @@ def _silent_looks(inside: Sequence[Frame]) -> int:
 def other_server(evidence: RunEvidence) -> Doubt | None:
     """Judge whether the load ran on another server: the endpoint's, or this one counted far fewer transactions."""
     if evidence.facts.elsewhere:
-        return Doubt(
-            id="OTHER-SERVER", verdict=RunVerdict.SUSPECT,
-            reason="the endpoint leads to another server than the one that is watched:"
+        return doubt(
+            "OTHER-SERVER", SUSPECT,
+            "the endpoint leads to another server than the one that is watched:"
             " the figures of server and machine are not of the load",
-            advice="pass the connection options of the server behind the endpoint",
+            "pass the connection options of the server behind the endpoint",
         )  # fmt: skip
     on_server = _server_transactions(evidence)
     if on_server is None or not evidence.facts.builtin or evidence.run.state is not RunState.FINISHED:
@@ -229,12 +229,11 @@ def other_server(evidence: RunEvidence) -> Doubt | None:
     client = evidence.transactions
     if on_server >= _HALF * client * _counted_share(evidence):
         return None
-    return Doubt(
-        id="OTHER-SERVER", verdict=RunVerdict.SUSPECT,
-        reason=f"pgbench did {client:.0f} transactions and the watched server {on_server:.0f}:"
+    return doubt(
+        "OTHER-SERVER", SUSPECT,
+        f"pgbench did {client:.0f} transactions and the watched server {on_server:.0f}:"
         " the figures of server and machine belong to another one",
-        advice="pass the connection options of the server behind the endpoint",
-        numbers=(("client_transactions", client), ("server_transactions", on_server)),
+        "pass the connection options of the server behind the endpoint", client_transactions=client, server_transactions=on_server,
     )  # fmt: skip
 
 
@@ -264,11 +263,10 @@ def straddled(evidence: RunEvidence) -> Doubt | None:
     if not before and not open_at_end:
         return None
     moments = [moment for moment, count in (("when it began", before), ("when it ended", open_at_end)) if count]
-    return Doubt(
-        id="CHECKPOINT-STRADDLED", verdict=RunVerdict.SUSPECT,
-        reason=f"a checkpoint was in progress {' and '.join(moments)}: the run includes part of its cost",
-        advice="run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)",
-        numbers=(("begun_inside", sum(begun)), ("finished_inside", len(finished))),
+    return doubt(
+        "CHECKPOINT-STRADDLED", SUSPECT,
+        f"a checkpoint was in progress {' and '.join(moments)}: the run includes part of its cost",
+        "run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)", begun_inside=sum(begun), finished_inside=len(finished),
     )  # fmt: skip
 
 
@@ -280,23 +278,23 @@ def no_checkpoint(evidence: RunEvidence) -> Doubt | None:
         return None
     timeout_s = evidence.setting("checkpoint_timeout")
     cycle = f" (checkpoint_timeout {timeout_s} s)" if timeout_s else ""
-    return Doubt(
-        id="NO-CHECKPOINT", verdict=RunVerdict.SUSPECT if evidence.seconds >= 60 else RunVerdict.NOTE,
-        reason=f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: the cost of writing the changed pages is missing",
-        advice="run for one checkpoint cycle or several", numbers=(("seconds", evidence.seconds),),
+    return doubt(
+        "NO-CHECKPOINT", SUSPECT if evidence.seconds >= 60 else NOTE,
+        f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: the cost of writing the changed pages is missing",
+        "run for one checkpoint cycle or several", seconds=evidence.seconds,
     )  # fmt: skip
 
 
 def competing(evidence: RunEvidence) -> Doubt | None:
     """Judge whether there were other sessions, base backups, and transactions that are not the client's."""
     looks = evidence.readings(sections.activity)[1:]
-    reasons, numbers = [], []
+    reasons, numbers = [], dict[str, float]()
     foreign = [_foreign(backend) for look in looks for backend in look.backends if _is_foreign(evidence, backend)]
     if looks and len(foreign) >= FOREIGN_SESSIONS * len(looks):
         mean = len(foreign) / len(looks)
         names = ", ".join(name for name, _ in Counter(foreign).most_common(3))
         reasons.append(f"{mean:.1f} other active sessions on average ({names})")
-        numbers.append(("foreign_sessions", mean))
+        numbers["foreign_sessions"] = mean
     backups = [
         row for sample in evidence.readings(sections.progress) for row in sample.commands if row.command == _BACKUP
     ]
@@ -305,12 +303,13 @@ def competing(evidence: RunEvidence) -> Doubt | None:
     excess = _foreign_transactions(evidence)
     if excess is not None:
         reasons.append(f"the server did {excess:.0f} transactions per second more than the client")
-        numbers.append(("foreign_tps", excess))
+        numbers["foreign_tps"] = excess
     if not reasons:
         return None
-    return Doubt(
-        id="COMPETING-ACTIVITY", verdict=RunVerdict.SUSPECT, reason=f"the server was not alone: {'; '.join(reasons)}",
-        advice="measure without other sessions", numbers=tuple(numbers),
+    return doubt(
+        "COMPETING-ACTIVITY", SUSPECT,
+        f"the server was not alone: {'; '.join(reasons)}",
+        "measure without other sessions", **numbers,
     )  # fmt: skip
 
 
@@ -328,11 +327,11 @@ def autovacuum(evidence: RunEvidence) -> Doubt | None:
     samples_by_table = ", ".join(
         f"{table} in {count} of {len(looks)} samples" for table, count in tables.most_common(3)
     )
-    return Doubt(
-        id="AUTOVACUUM", verdict=RunVerdict.SUSPECT, reason=f"autovacuum worked on the dataset: {samples_by_table}",
-        advice="VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to include autovacuum "
-        "throughout",
-        numbers=(("looks", float(tables.total())),),
+    return doubt(
+        "AUTOVACUUM", SUSPECT,
+        f"autovacuum worked on the dataset: {samples_by_table}",
+        "VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to include autovacuum "
+        "throughout", looks=float(tables.total()),
     )  # fmt: skip
 
 
@@ -348,10 +347,10 @@ def swap(evidence: RunEvidence) -> Doubt | None:
     pages_out = (newer.swap_out_pages or 0) - (older.swap_out_pages or 0)
     if pages_in + pages_out <= 0:
         return None
-    return Doubt(
-        id="SWAP", verdict=RunVerdict.SUSPECT, reason=f"the machine swapped: {pages_in} pages in, {pages_out} out",
-        advice="less memory for the server (shared_buffers, work_mem), or no other program on the machine",
-        numbers=(("pages_in", pages_in), ("pages_out", pages_out)),
+    return doubt(
+        "SWAP", SUSPECT,
+        f"the machine swapped: {pages_in} pages in, {pages_out} out",
+        "less memory for the server (shared_buffers, work_mem), or no other program on the machine", pages_in=pages_in, pages_out=pages_out,
     )  # fmt: skip
 
 
@@ -364,9 +363,10 @@ def steal(evidence: RunEvidence) -> Doubt | None:
     stolen = ticks_share(older, newer, lambda times: times.steal_ticks)
     if stolen is None or stolen <= STEAL:
         return None
-    return Doubt(
-        id="STEAL", verdict=RunVerdict.SUSPECT, reason=f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
-        advice="measure again at another time, or on a machine with dedicated CPUs", numbers=(("steal_percent", stolen),),
+    return doubt(
+        "STEAL", SUSPECT,
+        f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
+        "measure again at another time, or on a machine with dedicated CPUs", steal_percent=stolen,
     )  # fmt: skip
 
 
@@ -376,11 +376,11 @@ def not_durable(evidence: RunEvidence) -> Doubt | None:
     off = [name for name in ("fsync", "full_page_writes") if name in in_force]
     if not off:
         return None
-    return Doubt(
-        id="NOT-DURABLE",
-        verdict=RunVerdict.SUSPECT,
-        reason=f"{' and '.join(off)} off: the cost of durability is missing",
-        advice="turn it on to measure like production",
+    return doubt(
+        "NOT-DURABLE",
+        SUSPECT,
+        f"{' and '.join(off)} off: the cost of durability is missing",
+        "turn it on to measure like production",
     )
 
 
@@ -395,12 +395,12 @@ def parameter_changed(evidence: RunEvidence) -> Doubt | None:
         f"{old.name} was changed from {short_value(old.shown)} to {short_value(new.shown)}" for old, new in changes
     ]
     more = [f"{len(changed) - _NAMED} more changes"] if len(changed) > _NAMED else []
-    return Doubt(
-        id="PARAMETER-CHANGED",
-        verdict=RunVerdict.SUSPECT,
-        reason="; ".join([*changed[:_NAMED], *more]),
-        advice="the figures are of both values: repeat the run",
-        numbers=(("changes", len(changes)),),
+    return doubt(
+        "PARAMETER-CHANGED",
+        SUSPECT,
+        "; ".join([*changed[:_NAMED], *more]),
+        "the figures are of both values: repeat the run",
+        changes=len(changes),
     )
 
 
@@ -416,9 +416,9 @@ def asynchronous(evidence: RunEvidence) -> Doubt | None:
     risk = _in_force(evidence).get("synchronous_commit")
     if risk is None or risk.value != "off":
         return None
-    return Doubt(
+    return doubt(
         "ASYNCHRONOUS",
-        RunVerdict.NOTE,
+        NOTE,
         "synchronous_commit is off: commits do not wait for the disk, and a crash loses the last ones",
     )
 
@@ -429,7 +429,7 @@ def unsafe(evidence: RunEvidence) -> Doubt | None:
     if not unsafe_values:
         return None
     reason = "; ".join(f"{name}={risk.value} can lose {risk.loss}" for name, risk in unsafe_values.items())
-    return Doubt(id="UNSAFE", verdict=RunVerdict.NOTE, reason=reason, advice="production uses another value")
+    return doubt("UNSAFE", NOTE, reason, "production uses another value")
 
 
 def _in_force(evidence: RunEvidence) -> dict[str, AtRisk]:
@@ -442,11 +442,11 @@ def unlogged(evidence: RunEvidence) -> Doubt | None:
     tables = evidence.facts.unlogged
     if not tables:
         return None
-    return Doubt(
-        id="UNLOGGED",
-        verdict=RunVerdict.SUSPECT,
-        reason=f"{', '.join(tables)} unlogged: no WAL is written for them",
-        advice="create the dataset without --unlogged-tables",
+    return doubt(
+        "UNLOGGED",
+        SUSPECT,
+        f"{', '.join(tables)} unlogged: no WAL is written for them",
+        "create the dataset without --unlogged-tables",
     )
 
 
@@ -465,11 +465,11 @@ def logging(evidence: RunEvidence) -> Doubt | None:
         reasons.append(f"log_min_duration_statement = {threshold_ms:.0f} ms")
     if not reasons:
         return None
-    return Doubt(
-        id="STATEMENT-LOGGING",
-        verdict=RunVerdict.SUSPECT,
-        reason=f"the server logs statements: {', '.join(reasons)}",
-        advice="turn it off, or keep it in all runs that are compared",
+    return doubt(
+        "STATEMENT-LOGGING",
+        SUSPECT,
+        f"the server logs statements: {', '.join(reasons)}",
+        "turn it off, or keep it in all runs that are compared",
     )
 
 

@@ -21,7 +21,7 @@ from pgtop_tune.metrics import run_evidence as around
 from pgtop_tune.metrics.client_bound import full_machine
 from pgtop_tune.metrics.load import P99
 from pgtop_tune.metrics.percentiles import Buckets, bucket_edges, merge
-from pgtop_tune.metrics.run_evidence import RunEvidence
+from pgtop_tune.metrics.run_evidence import INVALID, NOTE, SUSPECT, RunEvidence, doubt
 from pgtop_tune.model.bench import BenchProgress, BenchRun, RunState
 from pgtop_tune.model.run_result import Doubt, RunVerdict
 
@@ -208,13 +208,14 @@ def transactions_failed(evidence: RunEvidence) -> Doubt | None:
     other_failures = failed - sum(known_kinds.values()) if known_kinds else 0
     named = {**known_kinds, "other": other_failures}
     kinds_text = ", ".join(f"{count} {kind}" for kind, count in named.items() if count > 0)
-    return Doubt(
-        id="FAILED-TRANSACTIONS",
-        verdict=_verdict(percent, 0 if evidence.run.continue_on_error else other_failures),
-        reason=f"{failed} of {total:.0f} transactions failed ({percent:.2f} %{': ' + kinds_text if kinds_text else ''})"
+    return doubt(
+        "FAILED-TRANSACTIONS",
+        _verdict(percent, 0 if evidence.run.continue_on_error else other_failures),
+        f"{failed} of {total:.0f} transactions failed ({percent:.2f} %{': ' + kinds_text if kinds_text else ''})"
         " and are not in tps and latency",
-        advice=_advice(evidence.run, other_failures),
-        numbers=(("failed", failed), ("share_percent", percent)),
+        _advice(evidence.run, other_failures),
+        failed=failed,
+        share_percent=percent,
     )
 
 
@@ -235,7 +236,6 @@ def _advice(run: BenchRun, other_failures: int) -> str:
     return f"{max_tries} tries were not enough: more tries, or fewer clients on the same rows"
 
 
-INVALID, SUSPECT, NOTE = RunVerdict.INVALID, RunVerdict.SUSPECT, RunVerdict.NOTE
 SHORT_S: Final = 60.0
 RATE_REACHED: Final = 0.99
 BACKLOG: Final = 0.1
@@ -274,16 +274,17 @@ def _failed(evidence: RunEvidence) -> Doubt | None:
     message, _, hint = run.message.partition("\nhint: ")
     status = run.exit_status if run.exit_status is not None else -1
     reason = f"{short_words(message) or 'pgbench printed nothing'} (exit status {status})"
-    return Doubt(id="RUN-FAILED", verdict=INVALID, reason=reason, advice=hint, numbers=(("exit_status", status),))
+    return doubt("RUN-FAILED", INVALID, reason, hint, exit_status=status)
 
 
 def _connection_errors(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
     if run.state is not RunState.FAILED or not any(phrase in run.message for phrase in _NO_ROOM):
         return None
-    return Doubt(
-        id="CONNECTION-ERRORS", verdict=INVALID, reason=f"not all of the {run.clients} clients got a connection",
-        advice="fewer clients, a higher max_connections or limit of open files, or a pooler", numbers=(("clients", run.clients),),
+    return doubt(
+        "CONNECTION-ERRORS", INVALID,
+        f"not all of the {run.clients} clients got a connection",
+        "fewer clients, a higher max_connections or limit of open files, or a pooler", clients=run.clients,
     )  # fmt: skip
 
 
@@ -292,13 +293,7 @@ def _stopped(evidence: RunEvidence) -> Doubt | None:
         return None
     asked_s = evidence.run.duration_s
     reason = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
-    return Doubt(
-        id="RUN-PARTIAL",
-        verdict=INVALID,
-        reason=reason,
-        advice="run it again to the end",
-        numbers=(("seconds", evidence.seconds),),
-    )
+    return doubt("RUN-PARTIAL", INVALID, reason, "run it again to the end", seconds=evidence.seconds)
 
 
 def _skipped(evidence: RunEvidence) -> Doubt | None:
@@ -306,10 +301,10 @@ def _skipped(evidence: RunEvidence) -> Doubt | None:
     if not skipped:
         return None
     total = skipped + evidence.transactions
-    return Doubt(
-        id="SKIPPED", verdict=INVALID,
-        reason=f"{skipped} of {total:.0f} scheduled transactions were skipped ({skipped / total:.2%}): they could not meet the latency limit, and are not part of the latencies",
-        advice="a lower rate or a higher latency limit", numbers=(("skipped", skipped), ("share_percent", 100.0 * skipped / total)),
+    return doubt(
+        "SKIPPED", INVALID,
+        f"{skipped} of {total:.0f} scheduled transactions were skipped ({skipped / total:.2%}): they could not meet the latency limit, and are not part of the latencies",
+        "a lower rate or a higher latency limit", skipped=skipped, share_percent=100.0 * skipped / total,
     )  # fmt: skip
 
 
@@ -324,9 +319,10 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
         return None
     reason = f"{done:.1f} transactions per second of {units.number(rate)} were reached"
     lag_ms = _lag_at_the_end(lines)
-    numbers = (("rate_per_s", rate), ("tps", done), *([] if lag_ms is None else [("lag_ms", lag_ms)]))
+    numbers = {"rate_per_s": rate, "tps": done}
     if lag_ms is None:
-        return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=reason, advice="a lower rate", numbers=numbers)
+        return doubt("RATE-MISSED", SUSPECT, reason, "a lower rate", **numbers)
+    numbers["lag_ms"] = lag_ms
     # Missing transactions are either due at the end, late by that much, or never were in the schedule.
     missing_ms = 1000.0 * evidence.seconds * (1.0 - done / rate)
     if lag_ms >= BACKLOG * missing_ms:
@@ -337,20 +333,14 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
             if grows
             else "the backlog was larger before"
         )
-        return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=reason, advice="a lower rate", numbers=numbers)
+        return doubt("RATE-MISSED", SUSPECT, reason, "a lower rate", **numbers)
     if evidence.skipped:
         reason += f", {evidence.skipped} were skipped for the latency limit: there is no backlog"
-        return Doubt(
-            id="RATE-MISSED",
-            verdict=SUSPECT,
-            reason=reason,
-            advice="a lower rate or a higher latency limit",
-            numbers=numbers,
-        )
+        return doubt("RATE-MISSED", SUSPECT, reason, "a lower rate or a higher latency limit", **numbers)
     reason += (
         f", the last ones {lag_ms:.0f} ms behind their schedule: there is no backlog, the random schedule had fewer"
     )
-    return Doubt(id="RATE-MISSED", verdict=NOTE, reason=reason, advice="a longer run", numbers=numbers)
+    return doubt("RATE-MISSED", NOTE, reason, "a longer run", **numbers)
 
 
 def _lag_at_the_end(lines: Sequence[BenchProgress]) -> float | None:
@@ -374,8 +364,8 @@ def _client_bound(evidence: RunEvidence) -> Doubt | None:
         "threads": load.threads, "busiest_cpu_percent": load.busiest_cpu, "busiest_demand_percent": load.busiest_demand,
         "client_turn_percent": load.client_turn, "lag_ms": load.lag_ms,
     }  # fmt: skip
-    known_numbers = tuple((name, float(value)) for name, value in numbers.items() if value is not None)
-    return Doubt(id="CLIENT-BOUND", verdict=SUSPECT, reason=load.reason, advice=load.advice, numbers=known_numbers)
+    known_numbers = {name: float(value) for name, value in numbers.items() if value is not None}
+    return doubt("CLIENT-BOUND", SUSPECT, load.reason, load.advice, **known_numbers)
 
 
 def _cpu_contention(evidence: RunEvidence) -> Doubt | None:
@@ -384,10 +374,10 @@ def _cpu_contention(evidence: RunEvidence) -> Doubt | None:
     if load.bound or queued is None or queued < QUEUED:
         return None
     full = f"all {load.cpus} CPUs of the machine are busy, and " if load.beside and full_machine(load) else ""
-    return Doubt(
-        id="CPU-CONTENTION", verdict=SUSPECT,
-        reason=f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: {full}its latencies include that wait",
-        advice="nothing else on the machine, or pgbench on another host", numbers=(("queued_percent", queued),),
+    return doubt(
+        "CPU-CONTENTION", SUSPECT,
+        f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: {full}its latencies include that wait",
+        "nothing else on the machine, or pgbench on another host", queued_percent=queued,
     )  # fmt: skip
 
 
@@ -395,9 +385,10 @@ def _few_threads(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
     if run.threads > 1 or run.clients <= MANY_CLIENTS:
         return None
-    return Doubt(
-        id="FEW-THREADS", verdict=SUSPECT, reason=f"one thread serves {run.clients} clients", advice="more threads (-j), up to the cores",
-        numbers=(("clients", run.clients), ("threads", run.threads)),
+    return doubt(
+        "FEW-THREADS", SUSPECT,
+        f"one thread serves {run.clients} clients",
+        "more threads (-j), up to the cores", clients=run.clients, threads=run.threads,
     )  # fmt: skip
 
 
@@ -405,11 +396,10 @@ def _scale(evidence: RunEvidence) -> Doubt | None:
     scale, clients = evidence.facts.scale, evidence.run.clients
     if evidence.facts.builtin != "tpcb-like" or scale is None or scale >= clients:
         return None
-    return Doubt(
-        id="SCALE-BELOW-CLIENTS", verdict=SUSPECT,
-        reason=f"{clients} clients update {scale} branch row{'s' if scale > 1 else ''}: the run measures row locks",
-        advice=f"pgbench's tables at scale {clients} or more, or the profile simple-update",
-        numbers=(("scale", scale), ("clients", clients)),
+    return doubt(
+        "SCALE-BELOW-CLIENTS", SUSPECT,
+        f"{clients} clients update {scale} branch row{'s' if scale > 1 else ''}: the run measures row locks",
+        f"pgbench's tables at scale {clients} or more, or the profile simple-update", scale=scale, clients=clients,
     )  # fmt: skip
 
 
@@ -417,21 +407,22 @@ def _not_steady(evidence: RunEvidence) -> Doubt | None:
     state = evidence.steady
     if state.steady is not False:
         return None
-    return Doubt(
-        id="NOT-STEADY",
-        verdict=SUSPECT,
-        reason=f"not steady: {state.reason}",
-        advice="a longer run, or --warmup",
-        numbers=(("drift_percent", 100.0 * (state.drift or 0.0)),),
+    return doubt(
+        "NOT-STEADY",
+        SUSPECT,
+        f"not steady: {state.reason}",
+        "a longer run, or --warmup",
+        drift_percent=100.0 * (state.drift or 0.0),
     )
 
 
 def _short(evidence: RunEvidence) -> Doubt | None:
     if not evidence.run.complete or evidence.seconds >= SHORT_S:
         return None
-    return Doubt(
-        id="SHORT-RUN", verdict=NOTE, reason=f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance have a large effect",
-        advice=f"at least {SHORT_S:.0f} s, and more than one run", numbers=(("seconds", evidence.seconds),),
+    return doubt(
+        "SHORT-RUN", NOTE,
+        f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance have a large effect",
+        f"at least {SHORT_S:.0f} s, and more than one run", seconds=evidence.seconds,
     )  # fmt: skip
 
 
@@ -440,14 +431,14 @@ def _log_incomplete(evidence: RunEvidence) -> Doubt | None:
     if log is None:
         return None
     share = 100.0 * log.lost / log.of
-    numbers = (("logged", log.logged), ("transactions", log.of), ("lost", log.lost), ("lost_percent", share))
+    numbers = {"logged": log.logged, "transactions": log.of, "lost": log.lost, "lost_percent": share}
     if not log.lost:
         reason = f"percentiles and maximum are of {log.logged} of {log.of} transactions: {log.p99_bounds}"
-        return Doubt(id="LOG-INCOMPLETE", verdict=NOTE, reason=reason, advice="", numbers=numbers)
-    return Doubt(
-        id="LOG-INCOMPLETE", verdict=INVALID if share > LOST_UP_TO_PERCENT else SUSPECT,
-        reason=f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.p99_bounds}",
-        advice="free space for the log: in /dev/shm, else in TMPDIR", numbers=numbers,
+        return doubt("LOG-INCOMPLETE", NOTE, reason, "", **numbers)
+    return doubt(
+        "LOG-INCOMPLETE", INVALID if share > LOST_UP_TO_PERCENT else SUSPECT,
+        f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.p99_bounds}",
+        "free space for the log: in /dev/shm, else in TMPDIR", **numbers,
     )  # fmt: skip
 
 
@@ -456,17 +447,17 @@ def _log_counted(evidence: RunEvidence) -> Doubt | None:
     if not merged.counted:
         return None
     read, below_ms = merged.logged - merged.counted, merged.counted_below_us / 1000.0
-    return Doubt(
-        id="LOG-COUNTED", verdict=NOTE,
-        reason=f"percentiles below {units.with_ms(below_ms)} rest on {read} of {merged.logged} transactions; the others were only counted",
-        advice="", numbers=(("read", read), ("transactions", merged.logged), ("below_ms", below_ms)),
+    return doubt(
+        "LOG-COUNTED", NOTE,
+        f"percentiles below {units.with_ms(below_ms)} rest on {read} of {merged.logged} transactions; the others were only counted",
+        read=read, transactions=merged.logged, below_ms=below_ms,
     )  # fmt: skip
 
 
 def _connects(evidence: RunEvidence) -> Doubt | None:
     if not evidence.run.connect_per_transaction:
         return None
-    return Doubt(
+    return doubt(
         "CONNECT-PER-TRANSACTION", NOTE, "each transaction made its own connection: the run measures connecting"
     )
 
@@ -474,16 +465,16 @@ def _connects(evidence: RunEvidence) -> Doubt | None:
 def _closed_loop(evidence: RunEvidence) -> Doubt | None:
     if evidence.run.open_loop:
         return None
-    return Doubt(
-        id="CLOSED-LOOP", verdict=NOTE,
-        reason="each client waited for its answer before the next transaction, so a stall counts as one slow "
+    return doubt(
+        "CLOSED-LOOP", NOTE,
+        "each client waited for its answer before the next transaction, so a stall counts as one slow "
         "transaction per client instead of all that would have arrived (coordinated omission)",
-        advice="compare latencies at a fixed rate: --rate",
+        "compare latencies at a fixed rate: --rate",
     )  # fmt: skip
 
 
 def _configuration_lost(evidence: RunEvidence) -> Doubt | None:
-    return Doubt("CONFIGURATION-LOST", INVALID, evidence.facts.lost) if evidence.facts.lost else None
+    return doubt("CONFIGURATION-LOST", INVALID, evidence.facts.lost) if evidence.facts.lost else None
 
 
 def _housekeeping(evidence: RunEvidence) -> Doubt | None:
@@ -491,26 +482,26 @@ def _housekeeping(evidence: RunEvidence) -> Doubt | None:
     if not missed:
         return None
     problems = "; ".join(f"{step.name}: {step.problem}" for step in missed)
-    return Doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not start from the usual state ({problems})")
+    return doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not start from the usual state ({problems})")
 
 
 def _restarted(evidence: RunEvidence) -> Doubt | None:
     if not evidence.facts.restarted:
         return None
-    return Doubt(
-        id="SERVER-RESTARTED", verdict=SUSPECT,
-        reason=f"the server was started {evidence.facts.restarted}, after the first run of the series: its caches began empty, and values that waited for a restart are in force",
-        advice="measure the series again",
+    return doubt(
+        "SERVER-RESTARTED", SUSPECT,
+        f"the server was started {evidence.facts.restarted}, after the first run of the series: its caches began empty, and values that waited for a restart are in force",
+        "measure the series again",
     )  # fmt: skip
 
 
 def _unproven(evidence: RunEvidence) -> Doubt | None:
     if evidence.facts.proven or evidence.facts.elsewhere:
         return None
-    return Doubt(
-        id="SERVER-UNPROVEN", verdict=NOTE,
-        reason="it cannot be proven that the load ran on the server that is watched: a pooler, a proxy, a translated address or another machine's view of the address is in between",
-        advice="OTHER-SERVER compares the transactions; name the server's own address for a proof",
+    return doubt(
+        "SERVER-UNPROVEN", NOTE,
+        "it cannot be proven that the load ran on the server that is watched: a pooler, a proxy, a translated address or another machine's view of the address is in between",
+        "OTHER-SERVER compares the transactions; name the server's own address for a proof",
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, rate, share
+from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, outer_pair, pair_rate, share
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import (
     Activity,
@@ -60,18 +60,16 @@ def _transactions(counters: DatabaseCounters) -> int:
 
 def _tps(interval: Interval) -> float | None:
     pair = _database_pair(interval)
-    if pair is None:
-        return None
-    older, newer = pair
-    everybody = rate(_transactions(older), _transactions(newer), older.at_s, newer.at_s)
-    own_rate = rate(older.own_transactions, newer.own_transactions, older.at_s, newer.at_s)
+    return _without_ours(pair_rate(pair, _transactions), pair_rate(pair, lambda counters: counters.own_transactions))
+
+
+def _without_ours(everybody: float | None, own_rate: float | None) -> float | None:
     # Backends report their counters up to a second late, so ours can exceed the total.
     return None if everybody is None or own_rate is None else max(everybody - own_rate, 0.0)
 
 
 def _rollbacks(interval: Interval) -> float | None:
-    pair = _database_pair(interval)
-    return None if pair is None else rate(pair[0].xact_rollback, pair[1].xact_rollback, pair[0].at_s, pair[1].at_s)
+    return pair_rate(_database_pair(interval), lambda counters: counters.xact_rollback)
 
 
 def _connects(interval: Interval) -> float | None:
@@ -96,10 +94,7 @@ def _qps(interval: Interval) -> float | None:
     pair = interval.pair(sections.statements)
     if pair is None or not same_entries(*pair):
         return None
-    older, newer = pair
-    everybody = rate(older.calls, newer.calls, older.at_s, newer.at_s)
-    own_rate = rate(older.own_calls, newer.own_calls, older.at_s, newer.at_s)
-    return None if everybody is None or own_rate is None else max(everybody - own_rate, 0.0)
+    return _without_ours(pair_rate(pair, lambda sums: sums.calls), pair_rate(pair, lambda sums: sums.own_calls))
 
 
 def _cache_hit(interval: Interval) -> float | None:
@@ -111,8 +106,7 @@ def _cache_hit(interval: Interval) -> float | None:
 
 
 def _temp_bytes(interval: Interval) -> float | None:
-    pair = _database_pair(interval)
-    return None if pair is None else rate(pair[0].temp_bytes, pair[1].temp_bytes, pair[0].at_s, pair[1].at_s)
+    return pair_rate(_database_pair(interval), lambda counters: counters.temp_bytes)
 
 
 def _wal_pair(interval: Interval) -> tuple[WalCounters, WalCounters] | None:
@@ -121,10 +115,7 @@ def _wal_pair(interval: Interval) -> tuple[WalCounters, WalCounters] | None:
 
 
 def _wal_rate(interval: Interval) -> float | None:
-    pair = interval.pair(sections.wal)
-    if pair is None or pair[0].lsn_bytes is None or pair[1].lsn_bytes is None:
-        return None
-    return rate(pair[0].lsn_bytes, pair[1].lsn_bytes, pair[0].at_s, pair[1].at_s)
+    return pair_rate(interval.pair(sections.wal), lambda wal: wal.lsn_bytes)
 
 
 class FullPages(Struct, frozen=True):
@@ -144,10 +135,10 @@ class FullPages(Struct, frozen=True):
 
 def full_pages(interval: Interval) -> FullPages | None:
     """Return the share of full-page images in the bytes of WAL over the last 10 s; None without any WAL."""
-    recent, server = interval.recent(sections.wal, 10.0, least=2), sections.server(interval.newest)
-    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+    pair, server = outer_pair(interval.recent(sections.wal, 10.0, least=2)), sections.server(interval.newest)
+    if pair is None:
         return None
-    newer, older = recent[0], recent[-1]
+    older, newer = pair
     estimated = newer.wal_fpi_bytes is None or older.wal_fpi_bytes is None
     if newer.wal_fpi_bytes is not None and older.wal_fpi_bytes is not None:
         image_bytes = newer.wal_fpi_bytes - older.wal_fpi_bytes
@@ -168,10 +159,7 @@ def _full_page_percent(interval: Interval) -> float | None:
 
 
 def _wal_buffers_full(interval: Interval) -> float | None:
-    pair = _wal_pair(interval)
-    return (
-        None if pair is None else rate(pair[0].wal_buffers_full, pair[1].wal_buffers_full, pair[0].at_s, pair[1].at_s)
-    )
+    return pair_rate(_wal_pair(interval), lambda wal: wal.wal_buffers_full)
 
 
 def _wal_since_redo(interval: Interval) -> float | None:
@@ -190,10 +178,10 @@ def buffer_writers(interval: Interval) -> tuple[float, float, float] | None:
     Source: buffers_checkpoint, buffers_clean, buffers_backend of pg_stat_bgwriter (to 16); from 17 on
     pg_stat_checkpointer.buffers_written, pg_stat_bgwriter.buffers_clean, and writes of client backends in pg_stat_io.
     """
-    recent = interval.recent(sections.checkpoints, WRITERS_WINDOW_S, least=2)
-    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+    pair = outer_pair(interval.recent(sections.checkpoints, WRITERS_WINDOW_S, least=2))
+    if pair is None:
         return None
-    newer, older = recent[0], recent[-1]
+    older, newer = pair
     if newer.buffers_backend is None or older.buffers_backend is None:
         return None
     written = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -42,26 +42,6 @@ _IDENTIFIER: Final = "(SELECT system_identifier::text FROM pg_control_system())"
 
 _FLUSH: Final = "SELECT pg_stat_force_next_flush()"
 
-
-def _own_query(name: str) -> Callable[[int], tuple[str, ...]]:
-    return lambda major: (sql(name, major),)
-
-
-_AHEAD: Final[Mapping[str, Callable[[int], tuple[str, ...]]]] = {
-    sections.database.name: lambda major: (
-        *((_FLUSH,) if major >= _FORCED_FLUSH_SINCE else ()), sql("database", major)
-    ),
-    sections.horizon.name: lambda major: (sql("horizon", major), sql("prepared", major)),
-    **{
-        section.name: _own_query(section.name)
-        for section in (
-            sections.wal, sections.checkpoints, sections.progress, sections.replication, sections.databases,
-            sections.io, sections.slru, sections.archiver, sections.slots, sections.subscriptions,
-            sections.lock_counters,
-        )
-    },
-}  # fmt: skip
-"""Statements of sections, in the order of the reading: those without arguments, which are always asked."""
 
 _T = TypeVar("_T")
 R = TypeVar("R", bound=Reading)
@@ -212,33 +192,9 @@ class PostgresReader:
 
         return connection.ask(sql("waits", self._major), (floor_ms, one_in), looked)
 
-    def ask_ahead(self, due: Sequence[Section[Reading]]) -> tuple[Section[Reading], ...]:
-        """Sends the statements of sections together, of those that have no more to ask than is known beforehand.
-
-        What is read until `forget_ahead` shares one reading of pg_stat_statements.
-
-        Returns:
-            These sections, to be read next and in this order; then `forget_ahead` is due.
-        """
-        context = self._context()
-        self._statements.share(True)
-        asked = tuple(
-            section
-            for section in due
-            if section.name in _AHEAD and section.name not in self._refusals
-            and self._readers[section].unasked(context) is None
-        )  # fmt: skip
-        texts = [text for section in asked for text in _AHEAD[section.name](self._major)]
-        # What has been counted is reported when that transaction ends.
-        alone = [text for text in texts if text == _FLUSH]
-        context.connection.ask_ahead((alone, [text for text in texts if text != _FLUSH]))
-        return asked
-
-    def forget_ahead(self) -> None:
-        """Nothing that was asked ahead is wanted any more."""
-        self._statements.share(False)
-        if self._connection is not None:
-            self._connection.forget_ahead()
+    def share_statements(self, shared: bool) -> None:
+        """Let the sections that follow share one reading of pg_stat_statements, or end that."""
+        self._statements.share(shared)
 
     async def blockers(self, pids: Sequence[int]) -> dict[int, Blocker] | Unavailable:
         """A session that blocks each of these, and each of those that wait themselves."""

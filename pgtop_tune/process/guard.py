@@ -299,7 +299,7 @@ def remove_directory(path: str) -> bool:
 
 
 def _empty_below(holding: int | None, name: str) -> None:
-    """Remove what is in a directory, as far as it can be.
+    """Empty a directory as far as possible.
 
     Raises:
         OSError: It is no directory.

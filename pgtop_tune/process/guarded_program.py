@@ -22,7 +22,7 @@ Output = int | IO[bytes] | None
 """Where a stream of the program goes: subprocess.PIPE, DEVNULL, STDOUT, an open file, or None to share ours."""
 
 _MARGIN_S: Final = 2 * guard.LAST_GRACE_S + 1.0
-"""What the guard may need beyond the grace: its last grace, orphans, removing directories."""
+"""Seconds that the guard may need beyond the grace: for its last grace, orphans, and removing directories."""
 
 
 class Guarded:
@@ -139,7 +139,7 @@ class GuardedAsync:
     async def stop(self, timeout_s: float | None = None) -> int:
         """End the program in order and waits for it to be gone; its status. See Guarded.stop.
 
-        Output that nobody is reading is thrown away: asyncio would not see the end behind a full pipe.
+        Unread output is thrown away: asyncio would not see the end behind a full pipe.
         """
         if self.process.stdin is not None:
             self.process.stdin.close()
@@ -328,7 +328,7 @@ async def _drain(stream: asyncio.StreamReader) -> None:
         while await stream.read(2**16):
             pass
     except (RuntimeError, OSError):
-        # Somebody else reads it, and will to its end.
+        # Another task reads it to its end.
         return
 
 

@@ -35,7 +35,7 @@ class Mount(Struct, frozen=True):
     Attributes:
         point: Mount point.
         kind: Type of file system: ext4, xfs, btrfs, overlay, nfs4, …
-        source: What is mounted, as the file system tells it: "/dev/sda1", "tank/pgdata", "server:/export".
+        source: Device or export, as the file system reports it: "/dev/sda1", "tank/pgdata", "server:/export".
         options: Options of the file system ("upperdir=/…"), not those of the mount.
         device: Its device number, "254:0"; "0:…" for file systems without a device of their own.
         flags: Options of the mount: "rw", "noatime".
@@ -200,12 +200,12 @@ def check_answers(path: str | Path) -> None:
         except TimeoutError:
             raise
         except OSError:
-            # Whoever opens it is told why.
+            # The caller that opens it gets the reason.
             pass
 
 
 def _key(mount: Mount | None, path: str) -> str:
-    """Return what is the same for the same file system, wherever it is mounted."""
+    """Return a key that is the same for the same file system, wherever it is mounted."""
     return path if mount is None else mount.device or mount.point
 
 

@@ -1,4 +1,4 @@
-"""Answers questions about paths, one after the other, for as long as somebody asks.
+"""Answers questions about paths, one after the other, until the pipe is closed.
 
 Run as a file, not imported: `python -I -S path_server.py`; see process/path_looks.py. It imports nothing that takes
 time. A question is one letter and a path; questions and answers end with a zero byte.

@@ -1,4 +1,5 @@
-"""The identity of a process beyond its pid, which may belong to another program later; the boot that it belongs to.
+"""The identity of a process beyond its pid, which may belong to another program later; the boot that it belongs to; its
+interruption.
 
 Without /proc ps(1) has the start to the second; where ps has no start either (a container that hides /proc) the pid
 alone counts: a process of that pid is taken for the one that was meant, and is left alone.
@@ -10,15 +11,19 @@ from __future__ import annotations
 
 import getpass
 import os
+import signal
 import socket
 import subprocess
 import time
 from calendar import timegm
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
+from pgtop_tune.base.errors import UsageProblem
 
 _PROC: Final = Path("/proc")
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -84,7 +89,7 @@ def boot_id() -> str:
 
 
 def boot_clock_s() -> float:
-    """Return the seconds since the machine was started, time asleep included: a clock that nobody sets."""
+    """Return the seconds since the machine was started, time asleep included: a clock that cannot be set."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -158,3 +163,57 @@ def _namespace() -> str:
         return os.readlink(_PROC / "self/ns/pid")
     except OSError:
         return ""
+
+
+# The interruption of another process of ours: signals until it ends, because one signal can get lost.
+
+_SIGNALS: Final = ((0.0, signal.SIGINT), (15.0, signal.SIGTERM), (60.0, signal.SIGTERM))
+"""Seconds from the begin, and the signal: a program may ignore SIGINT, and the first one lets work tidy up."""
+_PATIENCE_S: Final = 120.0
+
+
+class Interruption:
+    """The end of one process, asked for as Ctrl-C asks.
+
+    Args:
+        key: The process.
+        name: Its name in messages.
+        tell: Takes a line when a signal did not end it and the next one is sent.
+    """
+
+    def __init__(self, key: ProcessKey, name: str, tell: Callable[[str], object] = lambda line: None) -> None:
+        self._key: Final = key
+        self._name: Final = name
+        self._tell: Final = tell
+        self._began_s: Final = time.monotonic()
+        self._sent = 0
+
+    def goes_on(self) -> bool:
+        """Send the signal that is due; return whether the process still runs.
+
+        Raises:
+            UsageProblem: It belongs to another user, or does not end within two minutes.
+        """
+        if not self._key.lives:
+            return False
+        waited_s = time.monotonic() - self._began_s
+        if self._sent < len(_SIGNALS) and waited_s >= _SIGNALS[self._sent][0]:
+            number = _SIGNALS[self._sent][1]
+            self._send(number)
+            if self._sent:
+                self._tell(f"{self._name} still runs after {waited_s:.0f} s: {number.name} sent")
+            self._sent += 1
+        if waited_s > _PATIENCE_S:
+            hint = f"`kill -KILL {self._key.pid}` ends it; the revert watchdog puts its values back"
+            raise UsageProblem(f"{self._name} does not end", hint)
+        return True
+
+    def _send(self, number: signal.Signals) -> None:
+        try:
+            os.kill(self._key.pid, number)
+            # A program that Ctrl-Z has stopped takes no signal.
+            os.kill(self._key.pid, signal.SIGCONT)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            raise UsageProblem(f"{self._name} belongs to another user", "stop it as that user, or as root") from None

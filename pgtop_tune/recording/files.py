@@ -66,12 +66,12 @@ def parse_rotation(rotate: Sequence[str], keep: Sequence[str]) -> Rotation | Non
     for text in keep:
         _put(limits, "--keep", text, {"keep_files": _count, "keep_s": _time, "keep_bytes": _size}, "24, 7d or 20GB")
     rotation = Rotation(**limits)  # type: ignore[arg-type]
-    for text, size in (("--rotate", rotation.every_bytes), ("--keep", rotation.keep_bytes)):
+    for option, size in (("--rotate", rotation.every_bytes), ("--keep", rotation.keep_bytes)):
         if size is not None and size < _LEAST_BYTES:
-            raise UsageProblem(f"{text} takes at least 1 MB: one frame of a busy server has 100 kB", "as in 100MB")
-    for text, length_s in (("--rotate", rotation.every_s), ("--keep", rotation.keep_s)):
+            raise UsageProblem(f"{option} takes at least 1 MB: one frame of a busy server has 100 kB", "as in 100MB")
+    for option, length_s in (("--rotate", rotation.every_s), ("--keep", rotation.keep_s)):
         if length_s is not None and length_s < _LEAST_S:
-            raise UsageProblem(f"{text} takes at least 1m: each file begins with a whole frame, 100 kB", "as in 1h")
+            raise UsageProblem(f"{option} takes at least 1m: each file begins with a whole frame, 100 kB", "as in 1h")
     if rotation.every_bytes and rotation.keep_bytes and rotation.keep_bytes < 2 * rotation.every_bytes:
         raise UsageProblem("--keep is too small for two files of --rotate", "allow several times the size of a file")
     return rotation

@@ -35,29 +35,30 @@ if TYPE_CHECKING:
 # Bytes that are seldom looked at, put away in files without a name: gone with the process, whatever ends it.
 
 _PIECES_A_FILE: Final = 20
-"""A file's room is given back when its last piece is forgotten; more would keep too much, fewer take descriptors."""
+"""Pieces of a file. Its room is given back when its last piece is forgotten; more would keep too much, fewer take
+descriptors."""
 
 
 class PutAway(Struct, frozen=True):
-    """A piece of a file; the file lives as long as one of its pieces."""
+    """A piece of a spill file; the file lives as long as one of its pieces."""
 
     file: IO[bytes]
     begin: int
     length: int
 
     def read(self) -> bytes:
-        """The bytes.
+        """Return the bytes of the piece.
 
         Raises:
             RecordingProblem: The disk does not give them back.
         """
         try:
-            found = os.pread(self.file.fileno(), self.length, self.begin)
+            content = os.pread(self.file.fileno(), self.length, self.begin)
         except OSError as problem:
             raise RecordingProblem(f"the past cannot be read: {problem.strerror}") from None
-        if len(found) < self.length:
+        if len(content) < self.length:
             raise RecordingProblem("the past cannot be read: the file is shorter than it was")
-        return found
+        return content
 
 
 class SpillFiles:
@@ -74,7 +75,7 @@ class SpillFiles:
         self._end = 0
 
     def put(self, data: bytes) -> PutAway | None:
-        """Puts some bytes away; None when that cannot be done now: no directory, a full disk."""
+        """Spill some bytes; None when that cannot be done now: no directory, a full disk."""
         try:
             if self._file is None or self._pieces >= _PIECES_A_FILE:
                 self._file = tempfile.TemporaryFile(dir=private(self._directory()), buffering=0)  # noqa: SIM115
@@ -93,14 +94,15 @@ class SpillFiles:
 
 LONGEST_S: Final = 3600.0
 MOST_BYTES: Final = 20 << 20
-"""Packed, put away or not: an hour of 300 sessions that work now and then is less. Else the past is shorter."""
+"""Most packed bytes, in memory or in spill files: an hour of 300 sessions that work now and then is less. Else the past
+is shorter."""
 _BLOCK_FRAMES: Final = 30
-"""Frames from one whole frame to the next: what one step back may have to read."""
+"""Frames from one whole frame to the next: the cost of one step back."""
 _LEVEL: Final = 1
-"""More takes a fifth off what is kept, and adds a third to the time that a frame costs."""
+"""Level of compression. More takes a fifth off the size, and adds a third to the time that a frame costs."""
 _TOGETHER: Final = 10
-"""Frames that become lines together, which takes less time than one by one: each alone finds the CPU's caches
-full of the server's. A session keeps as many frames whole."""
+"""Frames that become lines together, which takes less time than one by one: each alone finds the CPU's caches full of
+the server's data. A session keeps as many frames whole."""
 
 
 class _Block(Struct):
@@ -135,7 +137,7 @@ class _Block(Struct):
 
 
 class HistoryBuffer:
-    """Implements `FrameSink` and `Frames`. Filled in the engine's thread, read in any.
+    """A `FrameSink` and `Frames` of the last hour. Filled in the engine's thread, read in any.
 
     Frames are numbered from the first one it was given; `first` moves on as old ones go.
 
@@ -161,7 +163,6 @@ class HistoryBuffer:
         self._count = 0
 
     def accept(self, step: Step) -> None:
-        """See `FrameSink.accept`."""
         for frame in step.frames:
             self._add(frame)
 
@@ -191,7 +192,7 @@ class HistoryBuffer:
             self._begin_to_put_away()
 
     def _pack_waiting(self, block: _Block) -> None:
-        """Within the lock: frames are read in other threads."""
+        """Pack the waiting frames. Call it within the lock: frames are read in other threads."""
         from pgtop_tune.recording.codec import ENCODER, change_between
 
         if not block.waiting:
@@ -229,7 +230,8 @@ class HistoryBuffer:
                 block.packed = piece
 
     def _next_to_put_away(self) -> _Block | None:
-        """The oldest packed block in memory. None ends the thread, in the same moment for whoever packs the next."""
+        """Return the oldest packed block in memory. None ends the thread, at once for the caller that packs the next
+        block."""
         with self._lock:
             for block in self._blocks:
                 if isinstance(block.packed, bytes) and block.packed:
@@ -239,42 +241,37 @@ class HistoryBuffer:
 
     @property
     def packed_bytes(self) -> int:
-        """Bytes that are kept, put away or not, without the newest block."""
+        """Bytes that are kept, in memory or in spill files, without the newest block."""
         return self._bytes
 
     @property
     def first(self) -> int:
-        """See `Frames.first`."""
         with self._lock:
             return self._blocks[0].first if self._blocks else 0
 
     @property
     def frame_count(self) -> int:
-        """See `Frames.frame_count`."""
         return self._count
 
     @property
     def length_s(self) -> float:
-        """See `Frames.length_s`."""
         return self.elapsed_s(self._count - 1) if self._count else 0.0
 
     def elapsed_s(self, index: int) -> float:
-        """See `Frames.elapsed_s`."""
         with self._lock:
             block = self._blocks[self._place(index)]
             return block.moments[min(max(index - block.first, 0), len(block.moments) - 1)]
 
     def index_at(self, elapsed_s: float) -> int:
-        """See `Frames.index_at`."""
         with self._lock:
             if not self._blocks:
                 return 0
-            place = bisect_right(self._blocks, elapsed_s, key=lambda block: block.moments[0]) - 1
-            block = self._blocks[max(place, 0)]
+            number = bisect_right(self._blocks, elapsed_s, key=lambda block: block.moments[0]) - 1
+            block = self._blocks[max(number, 0)]
             return max(block.first + bisect_right(block.moments, elapsed_s) - 1, block.first)
 
     def frames(self, first: int = 0) -> Iterator[tuple[int, Frame]]:
-        """See `Frames.frames`. What has gone by the time it is read is left out."""
+        """Yield frames from a number on. Frames that are gone by the time they are read are left out."""
         from pgtop_tune.recording.codec import changed_frame
 
         index = self.block_begin(first)
@@ -290,7 +287,6 @@ class HistoryBuffer:
             first = index
 
     def scores(self, score: LandmarkKind, first: int = 0) -> Iterator[tuple[int, float]]:
-        """See `Frames.scores`."""
         index = first
         while (block := self._block_at(index)) is not None:
             index = max(index, block.first)
@@ -299,16 +295,15 @@ class HistoryBuffer:
                 index += 1
 
     def _block_at(self, index: int) -> _Block | None:
-        """The block of a frame, as far as it has come."""
+        """Return the block of a frame, as far as it has come."""
         with self._lock:
             if not self._blocks or index >= self._count:
                 return None
-            found = self._blocks[self._place(index)]
-            self._pack_waiting(found)
-            return replace(found, lines=list(found.lines))
+            block = self._blocks[self._place(index)]
+            self._pack_waiting(block)
+            return replace(block, lines=list(block.lines))
 
     def block_begin(self, index: int) -> int:
-        """See `Frames.block_begin`."""
         with self._lock:
             return self._blocks[self._place(index)].first if self._blocks else 0
 
@@ -316,8 +311,8 @@ class HistoryBuffer:
         return max(bisect_right(self._blocks, index, key=lambda block: block.first) - 1, 0)
 
     def extend(self) -> bool:
-        """See `Frames.extend`: frames come by themselves."""
+        """Return False: frames come by themselves."""
         return False
 
     def close(self) -> None:
-        """See `FrameSink.close` and `Frames.close`: what is held is held by who still looks at it."""
+        """Do nothing: readers keep the frames that they hold."""

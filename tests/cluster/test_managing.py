@@ -123,7 +123,7 @@ def test_a_server_in_the_session_of_process_1_was_started_by_it(tmp_path: Path) 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root makes a PID namespace")
 def test_the_first_process_of_a_real_namespace_is_seen_as_one() -> None:
-    program = "from pathlib import Path; from pgtop_tune.cluster.postmaster import look; print(look(1).parent_pid)"
+    program = "from pgtop_tune.cluster.postmaster import postmaster_of; print(postmaster_of(1).parent_pid)"
     words = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", program]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "0\n"
 

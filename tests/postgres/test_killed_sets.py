@@ -15,11 +15,11 @@ import psycopg
 import pytest
 
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.server.reverting import revert_parameters
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.changes.server.test_control import ROOT, auto_conf, settings
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
+from tests.support.undoing import revert_parameters
 
 POINTS: Final = 14
 """Before and after each of: the set in the journal, three statements, the reload, the outcome, the file's identity."""

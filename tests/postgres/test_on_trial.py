@@ -18,13 +18,12 @@ from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.selection import overdue
-from pgtop_tune.changes.server.reverting import revert_parameters
 from pgtop_tune.changes.watchdogs import HeldSets
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.changes.server.test_control import ROOT, auto_conf, control_of, settings
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
-from tests.support.undoing import undo_all
+from tests.support.undoing import revert_parameters, undo_all
 
 TWO = (WantedParameter("work_mem", "8MB"), WantedParameter("max_wal_size", "4GB"))
 

@@ -58,21 +58,21 @@ class BusPlan(Struct, frozen=True):
 
     @property
     def chunks(self) -> int:
-        """Parts in which the tickets are made."""
+        """Return the number of parts in which the tickets are made."""
         return -(-self.tickets // CHUNK_TICKETS)
 
     def chunk(self, number: int) -> tuple[int, int]:
-        """First and last ticket of a part, counted from 0."""
+        """Return the first and last ticket of a part, counted from 0."""
         return number * CHUNK_TICKETS + 1, min((number + 1) * CHUNK_TICKETS, self.tickets)
 
     @property
     def estimated_bytes(self) -> int:
-        """Tables and indexes when they are made."""
+        """Return the bytes of tables and indexes when they are made."""
         return int(self.tickets * TICKET_BYTES) + 2**20
 
 
 def table_sizes(tickets: int) -> dict[str, int]:
-    """Rows of each table, and `days`, the days with rides; for so many tickets.
+    """Return rows of each table, and `days`, the days with rides; for so many tickets.
 
     The names are those of the variables that scripts may use.
     """
@@ -92,7 +92,7 @@ def table_sizes(tickets: int) -> dict[str, int]:
 
 
 def parse_size(text: str) -> int:
-    """Tickets for "6M" (six million tickets), "600000", or "0.6GB" (as many as take that room on disk).
+    """Return tickets for "6M" (six million tickets), "600000", or "0.6GB" (as many as take that room on disk).
 
     Raises:
         LoadProblem: It is none of these.
@@ -111,7 +111,7 @@ def parse_size(text: str) -> int:
 
 
 def statements(name: str, plan: BusPlan, more: Mapping[str, int] | None = None) -> str:
-    """The SQL of a step, its numbers put in.
+    """Return the SQL of a step, its numbers put in.
 
     Args:
         name: File in `sql/`, without `bus_` and `.sql`.
@@ -134,6 +134,6 @@ def statements(name: str, plan: BusPlan, more: Mapping[str, int] | None = None) 
 
 
 def chunk_statements(plan: BusPlan, number: int) -> str:
-    """The SQL that makes one part of the tickets and notes that it is there; one transaction."""
+    """Return the SQL that makes one part of the tickets and notes that it is there; one transaction."""
     first, last = plan.chunk(number)
     return statements("tickets", plan, {"first": first, "last": last, "chunk": number})

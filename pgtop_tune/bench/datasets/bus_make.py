@@ -44,7 +44,7 @@ async def _locked(sql_session: SqlSession) -> bool:
 async def make_bus(
     open_sql_session: OpenSqlSession, plan: BusPlan, *, anew: bool, jobs: int, tell: Tell
 ) -> Initialised:
-    """Makes the tables, or what is missing of them.
+    """Make the tables, or the missing part of them.
 
     When the task is cancelled, nothing runs on the server any more when it returns; the parts that were done stay.
 
@@ -133,7 +133,7 @@ class _Making:
         self._seconds.append((name, time.monotonic() - started_s))
 
     async def _run(self, file: str, done: str = "") -> None:
-        """The statements of a file and the note that they are done, in one transaction."""
+        """Run the statements of a file and note that they are done, in one transaction."""
         note = _noted(done) if done else ""
         await self._sql_session.execute(statements(file, self._plan) + note)
 
@@ -166,7 +166,7 @@ class _Making:
                 for _ in range(jobs - 1):
                     group.create_task(self._beside(fill))
         except ExceptionGroup as problems:
-            # Every job fails of the same cause, a full disk or a server that is gone: one of them is told.
+            # Every job fails for the same reason, a full disk or a server that is gone: one is reported.
             raise problems.exceptions[0] from None
         await self._sql_session.execute(
             "SELECT setval(pg_get_serial_sequence('bus.tickets', 'ticket_id'), max(tickets)) FROM bus.dataset;"

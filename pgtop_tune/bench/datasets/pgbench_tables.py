@@ -47,7 +47,7 @@ class PaceMeter:
         self._first: tuple[float, int] | None = None
 
     def after(self, progress: InitialiseProgress, now_s: float) -> StepPace:
-        """The pace with this.
+        """Return the pace with this progress.
 
         Args:
             now_s: On a monotonic clock.
@@ -128,7 +128,7 @@ class StepWatch:
         self._looking: asyncio.Task[None] | None = None
 
     def tell(self, progress: InitialiseProgress) -> None:
-        """Takes what the maker said; begins to ask when its step is one of which it says nothing."""
+        """Take progress of the maker; begin to ask the server when the step has no progress of its own."""
         if self._looking is not None:
             self._looking.cancel()
         self._tell(progress)
@@ -140,7 +140,7 @@ class StepWatch:
             self._looking = asyncio.create_task(self._blocks(self._sql_session, progress.step))
 
     async def end(self) -> None:
-        """Asks no more; a question under way is over when this returns."""
+        """Ask no more; a question under way is over when this returns."""
         if self._looking is not None:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -217,7 +217,7 @@ async def look_for_room(
     free_bytes: Callable[[str], int | str],
     tablespace: str = "",
 ) -> Room:
-    """Compares an estimate with the file system of the data.
+    """Compare an estimate with the file system of the data.
 
     Args:
         freed_bytes: Of the data set that will be dropped first.
@@ -290,7 +290,7 @@ class PgbenchShape(Struct, frozen=True):
         return bool({"g", "G"} & set(self.steps))
 
     def words(self) -> list[str]:
-        """Options for the command line.
+        """Return options for the command line.
 
         Raises:
             LoadProblem: One that pgbench would refuse.
@@ -334,7 +334,7 @@ _REFUSALS: Final[tuple[tuple[Callable[[PgbenchShape], object], str], ...]] = (
 
 
 def check_scale(scale: int) -> None:
-    """Refuses a scale that pgbench would refuse.
+    """Refuse a scale that pgbench would refuse.
 
     Raises:
         LoadProblem: Names the range.
@@ -344,14 +344,14 @@ def check_scale(scale: int) -> None:
 
 
 def heap_bytes(scale: int, fillfactor: int | None = None, block_bytes: int = _USUAL_BLOCK_BYTES) -> int:
-    """Bytes of pgbench_accounts without indexes: 61 rows a block of 8 kB at fill factor 100."""
+    """Return bytes of pgbench_accounts without indexes: 61 rows a block of 8 kB at fill factor 100."""
     free = block_bytes * (100 - (fillfactor or 100)) // 100
     rows_per_block = max(1, (block_bytes - _BLOCK_HEADER_BYTES - free) // _ACCOUNT)
     return -(-scale * 100_000 // rows_per_block) * block_bytes
 
 
 def estimated_bytes(scale: int, shape: PgbenchShape) -> int:
-    """Bytes of all tables and indexes when they are made: some 15.6 MB per unit of scale."""
+    """Return bytes of all tables and indexes when they are made: some 15.6 MB per unit of scale."""
     if not shape.generates:
         return 0
     index = _INDEX_BYTES_PER_SCALE * scale if "p" in shape.steps else 0
@@ -396,7 +396,7 @@ def parse_step(line: str, step: str) -> InitialiseProgress | None:
 
 
 def parse_done(line: str) -> Initialised | None:
-    """The last line, "done in 3.57 s (drop tables 0.00 s, …).", else None."""
+    """Return the last line, "done in 3.57 s (drop tables 0.00 s, …).", else None."""
     done = _DONE.fullmatch(line)
     if done is None:
         return None
@@ -407,7 +407,7 @@ _AS_USUAL: Final = PgbenchShape()
 
 
 def initialise_argv(scale: int, pgbench: Pgbench, endpoint: LoadEndpoint, shape: PgbenchShape = _AS_USUAL) -> list[str]:
-    """The command line; holds no password.
+    """Return the command line; holds no password.
 
     Raises:
         LoadProblem: A scale or an option that pgbench would refuse.
@@ -424,7 +424,7 @@ async def initialise(
     shape: PgbenchShape = _AS_USUAL,
     sql_session: SqlSession | None = None,
 ) -> Initialised:
-    """Makes pgbench's tables: 100,000 accounts, some 15 MB per unit of scale.
+    """Make pgbench's tables: 100,000 accounts, some 15 MB per unit of scale.
 
     When the task is cancelled, pgbench is ended before it returns, and has cancelled its statement.
 
@@ -488,7 +488,7 @@ async def _follow(guarded: GuardedAsync, watch: StepWatch) -> Initialised:
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[tuple[str, InitialiseProgress | None]]:
-    """Each line of stderr, and what it says of the progress."""
+    """Yield each line of stderr, and what it says of the progress."""
     splitter, step = LineSplitter(), ""
     while data := await stream.read(2**16):
         for line in splitter.feed(data.replace(b"\r", b"\n")):

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.foreign_answers import decodes
-from pgtop_tune.base.owner_trust import ME, real_owner, trusted
+from pgtop_tune.base.sql_quoting import ME, real_owner, trusted
 from pgtop_tune.base.units import count, size
 from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, table_sizes
 from pgtop_tune.bench.ports import SqlSession
@@ -88,14 +88,14 @@ class PgbenchFacts(Struct, frozen=True):
 
     schema: str
     scale: int
-    rows: int | None
-    fillfactor: int
-    partitions: int
-    partition_method: str
-    primary_keys: bool
-    foreign_keys: bool
-    unlogged: bool
-    size_bytes: int
+    rows: int | None = 0
+    fillfactor: int = 100
+    partitions: int = 0
+    partition_method: str = ""
+    primary_keys: bool = False
+    foreign_keys: bool = False
+    unlogged: bool = False
+    size_bytes: int = 0
     incomplete: str = ""
     stranger: str = ""
     tables: Mapping[int, str] = {}
@@ -106,11 +106,11 @@ class PgbenchFacts(Struct, frozen=True):
         return self.rows == 0 and self.scale == 0
 
     def variables(self) -> dict[str, str]:
-        """For -D."""
+        """Return the variables for -D."""
         return {"scale": str(self.scale), "accounts": str(self.scale * ACCOUNTS_PER_SCALE)}
 
     def describe(self) -> str:
-        """In one line."""
+        """Return a description in one line."""
         parts = [f"scale {self.scale}", *([] if self.rows is None else [f"{count(self.rows)} accounts"])]
         parts += [size(self.size_bytes)]
         parts += [f"fillfactor {self.fillfactor}"] if self.fillfactor != 100 else []
@@ -171,11 +171,11 @@ class BusFacts(Struct, frozen=True):
         return self.is_of(plan) and not self.incomplete and (self.foreign_keys or not plan.foreign_keys)
 
     def variables(self) -> dict[str, str]:
-        """For -D."""
+        """Return the variables for -D."""
         return {name: str(number) for name, number in table_sizes(self.tickets).items()}
 
     def describe(self) -> str:
-        """In one line."""
+        """Return a description in one line."""
         parts = [f"{count(self.tickets)} tickets", f"seed {self.seed}", size(self.size_bytes)]
         parts += ["foreign keys"] if self.foreign_keys else []
         parts += ["unlogged: not representative, no WAL"] if self.unlogged else []
@@ -185,7 +185,7 @@ class BusFacts(Struct, frozen=True):
 
 @decodes
 async def recognise_pgbench(sql_session: SqlSession) -> PgbenchFacts | None:
-    """pgbench's tables where search_path finds them; None when there are none.
+    """Return pgbench's tables where search_path finds them; None when there are none.
 
     Raises:
         LoadProblem: Tables of these names are something else.
@@ -208,14 +208,6 @@ async def recognise_pgbench(sql_session: SqlSession) -> PgbenchFacts | None:
         return PgbenchFacts(
             schema=schema,
             scale=scale,
-            rows=0,
-            fillfactor=100,
-            partitions=0,
-            partition_method="",
-            primary_keys=False,
-            foreign_keys=False,
-            unlogged=False,
-            size_bytes=0,
             incomplete="no pgbench_accounts",
             stranger=stranger,
             tables=tables,
@@ -261,7 +253,7 @@ def _missing_of_pgbench(
 
 @decodes
 async def recognise_bus(sql_session: SqlSession) -> BusFacts | None:
-    """The bus data set; None when there is none.
+    """Return the bus data set; None when there is none.
 
     Raises:
         LoadProblem: Tables of these names are something else.

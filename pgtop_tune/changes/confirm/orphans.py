@@ -4,7 +4,7 @@ Looks for as long as the program runs: a server may be away at first, and anothe
 
 Pending sets whose deadline passed while no program was there, for instance through a power loss, are reverted first.
 
-A revert watchdog that gives up says so in the journal: nobody reads what it prints.
+A revert watchdog that gives up says so in the journal: its output is not read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> N
         JournalProblem: A journal that has it cannot be written.
     """
     message = f"the revert watchdog gave up at {datetime.now():%Y-%m-%d %H:%M}: {problem.message}"
-    # What cannot be read can hardly be written; `revert` tells of it.
+    # A journal that cannot be read can hardly be written; `revert` reports it.
     for text in read_all(directory).texts.values():
         in_force: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
         if text.server is None or not any(set_id in (change.set_id, change.id) for change in in_force):
@@ -81,7 +81,7 @@ _REFUSED_S: Final = 10.0
 
 
 def failure_message(problem: PgtopError) -> str:
-    """Return what is said of a problem with sets that are to be looked after."""
+    """Return the message about a problem with pending sets."""
     if not isinstance(problem, JournalProblem):
         return f"{CANNOT}: {problem.message}"
     return joined_notes(f"{UNKNOWN}: {problem.message}", problem.hint)
@@ -131,7 +131,7 @@ class PendingWatch:
             except NotLetIn:
                 pause_s = _REFUSED_S
             except ConnectionProblem:
-                # The server is away: what is left to do is done when it is back.
+                # The server is away: the rest is done when it is back.
                 pass
             except PgtopError as problem:
                 if problem.message != self._refusal:
@@ -142,7 +142,7 @@ class PendingWatch:
                 await asyncio.wait_for(leaving.wait(), pause_s)
 
     async def look(self) -> None:
-        """Revert what is overdue, and adopts what nobody holds; no server is asked without a reason.
+        """Revert overdue sets, and adopt orphaned ones; no server is asked without a reason.
 
         Lines that a disk has refused before are written when it has room.
 
@@ -176,7 +176,7 @@ class PendingWatch:
         return self._is_wanted(pending_sets(text.host_in_force, text.owners))
 
     def _is_wanted(self, pending: Iterable[PendingSet[Any]]) -> bool:
-        """Return whether there is a set to be adopted, reverted or told of."""
+        """Return whether there is a set to adopt, to revert or to report."""
         now, this_program = now_ms(), own_key()
         for pending_set in pending:
             is_ours = pending_set.holder is Holder.PROGRAM and pending_set.owner.program == this_program
@@ -280,7 +280,7 @@ async def leave_watchdogs(
 ) -> None:
     """Revert overdue sets, and give orphaned ones a revert watchdog, for a command that does not stay.
 
-    A set that cannot be looked after is told of; the command goes on.
+    A set that cannot be looked after is reported; the command goes on.
     """
     try:
         await PendingWatch(parameters, machine, directory, tell, hold=False).look()

@@ -79,8 +79,8 @@ class AutoReverted(Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: 1, 2, 3 … within a session.
-        changes: What was pending.
-        why: The trip wire, or that nobody confirmed it.
+        changes: The pending changes.
+        why: The trip wire, or the lack of a confirmation.
     """
 
     number: int
@@ -282,7 +282,7 @@ class PendingSets:
             of_server=pending.of_server,
         )
         if settled.problem is not None:
-            # Somebody has reverted it by hand meanwhile.
+            # The operator has reverted it by hand meanwhile.
             return
         self._outcomes[set_id].set_result(settled)
         self._forget(set_id)
@@ -331,7 +331,7 @@ def _wires(texts: Sequence[str]) -> tuple[TripWire, ...]:
 SUSTAINED_S: Final = 3.0
 """How long a line must stay crossed: one slow second is no verdict."""
 SETTLE_S: Final = 2.0
-"""After the change, before wires count: what is measured at first still belongs to the time before."""
+"""After the change, before wires count: the first measurements still belong to the time before."""
 _FRAMES: Final = 120
 """What trip wires look back over is seconds."""
 

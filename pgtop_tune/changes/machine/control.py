@@ -39,12 +39,12 @@ from pgtop_tune.changes.model.pending_set import (
 )
 from pgtop_tune.changes.selection import everything, of_set, of_sets
 from pgtop_tune.changes.watchdogs import HeldSets, MachineStart, Start, guard_machine_set
-from pgtop_tune.host.block_devices import ROOT, Disk, carriers, disks
+from pgtop_tune.host.block_devices import ROOT, carriers, disks
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.machine_setup import MachineFacts, machine_facts
 from pgtop_tune.host.system_settings import ALONG, names, path_of, settings
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.machine import SystemSetting
+from pgtop_tune.model.machine import Disk, SystemSetting
 from pgtop_tune.process.process_key import own_key, own_name
 
 # Several changes of the operating system as one: made together or not at all. Blocking.
@@ -447,7 +447,7 @@ def revert_settings(
     report: Callable[[HostChange], None] = lambda change: None,
     copies: Iterable[bytes] = (),
 ) -> tuple[HostChange, ...]:
-    """Take back changes that this machine's journal holds as in force, last first; what is refused stops no other.
+    """Revert changes that this machine's journal holds as in force, last first; a refusal does not stop the others.
 
     Blocking.
 
@@ -455,8 +455,8 @@ def revert_settings(
         selection: Which of them.
         root: Where /proc, /sys and /etc are found.
         directory: Of the journals; paths.journal_dir() by default.
-        reason: What is to be said about it.
-        report: Told of each change that is taken back.
+        reason: Of the revert, for the journal.
+        report: Takes each change that is reverted.
         copies: Lines of sets, for those that the journal has no more.
 
     Raises:
@@ -515,7 +515,7 @@ def own_sets(journal: Journal) -> frozenset[str]:
 
 
 def _current(journal: Journal, identity: str) -> HostChange:
-    """Return a change as the journal has it now: taking back another may have rewritten what was before it."""
+    """Return a change as the journal has it now: the revert of another one may have rewritten its old value."""
     return next(change for change in journal.text().host_changes if change.id == identity)
 
 

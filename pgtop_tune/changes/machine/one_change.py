@@ -82,12 +82,12 @@ def _tee(text: str, path: str, options: str) -> str:
 # than
 # are in use lets go of the free ones; those in use go when the last process has let go of them, "surplus" until then.
 
-_SETTING: Final = re.compile(r"hugepages-(\d+)kB/nr_hugepages")
+_POOL: Final = re.compile(r"hugepages-(\d+)kB/nr_hugepages")
 
 
 def pool_of(name: str, root: Path) -> HugePages | None:
     """Return the pool a setting is about, as it is now; None for other settings and where it cannot be read."""
-    match = _SETTING.fullmatch(name)
+    match = _POOL.fullmatch(name)
     page_bytes = int(match[1]) * 1024 if match else default_page_bytes(root) if name == "vm.nr_hugepages" else None
     if not page_bytes:
         return None
@@ -162,7 +162,6 @@ def check_room_to_fork(root: Path, name: str, value: str) -> None:
     )
 
 
-_POOL: Final = re.compile(r"hugepages-\d+kB/nr_hugepages")
 _DEVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._!/-]*")
 
 
@@ -338,7 +337,7 @@ def clear_way(root: Path, announced: Announcements, paths: Collection[str]) -> N
     """Make sure that no other account holds files of the kernel; what programs that are gone have left is reverted.
 
     Raises:
-        HostProblem: One holds them, or what it left is no change of ours; nothing was changed.
+        HostProblem: One holds them, or left a change that we cannot have made; nothing was changed.
     """
     foreign = announced.of_others(paths)
     live = {path: _live(path, root) for announcement in foreign for path in announcement.holds}
@@ -360,9 +359,9 @@ def _live(path: str, root: Path) -> str:
 def take_back(
     journal: Journal, root: Path, change: HostChange, reason: str = "", announced: Announcements | None = None
 ) -> HostChange:
-    """Put back the live value, what the kernel had changed along with it, and the file.
+    """Restore the live value, the values that the kernel had changed along with it, and the file.
 
-    A change whose fate a crash has hidden is settled by looking; a value that somebody else has set since is left
+    After a crash the kernel shows whether the change was made; a value that another user has set since is left
     alone; later changes of the same setting or file that are still in force stay, and remember what was before this
     one.
 
@@ -370,7 +369,7 @@ def take_back(
         journal: Open.
         root: Where /proc, /sys and /etc are found.
         change: In force, as the journal has it now.
-        reason: What is to be said about it.
+        reason: Of the revert, for the journal.
         announced: Of this machine, whose lock is held.
 
     Raises:
@@ -419,7 +418,7 @@ def _before(change: HostChange) -> dict[str, str]:
 
 def _rebased(journal: Journal, change: HostChange) -> list[HostChange]:
     """Return the changes in force that were made after this one; the next to touch a file of the kernel that this one
-    touched now remembers what was before this one."""
+    touched now remembers the value from before this one."""
     text = journal.text()
     after = text.host_changes[[recorded.id for recorded in text.host_changes].index(change.id) + 1 :]
     later: list[HostChange] = []
@@ -466,7 +465,7 @@ def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
 
 
 def _live_back(change: HostChange, root: Path, covered: Collection[str] = ()) -> None:
-    """The value, then what the kernel changed along with it, but for files that later changes cover."""
+    """Write the old value, then those that the kernel changed along with it, but for files that later changes cover."""
     for path, value in _before(change).items():
         # The kernel refuses 0 bytes; it sets them by itself when the other half of the pair is written.
         is_other_half = value == "0" and path.endswith(_HALVES)
@@ -483,7 +482,7 @@ def _half_made(change: HostChange, now: str) -> bool:
 
 
 def _file_taken_back(journal: Journal, root: Path, change: HostChange, later: list[HostChange]) -> str:
-    """Restore the file as it would be without this change: byte for byte where nobody else has edited it."""
+    """Restore the file as it would be without this change: byte for byte where no other user has edited it."""
     file = root / change.drop_in.lstrip("/")
     sysctl_files.without_remains(file)
     now = sysctl_files.content(file)

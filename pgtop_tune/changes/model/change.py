@@ -1,8 +1,5 @@
-"""A change of a parameter: request, scope and result.
-
-Whether a change of a parameter is in force, and for whom: what the server shows after it.
-
-A change of a setting of the operating system: what is asked, and what came of it.
+"""Changes of parameters and of settings of the operating system: request, scope, state, and the proof that a parameter
+is in force.
 """
 
 from __future__ import annotations
@@ -41,14 +38,14 @@ class HostChange(Struct, frozen=True):
         name: Setting, as in SystemSetting.
         path: The kernel's file.
         value: New value.
-        value_before: What the file had before.
+        value_before: Value of the file before.
         state: How far it got.
-        boot_id: /proc/sys/kernel/random/boot_id at the change: what was only live is gone after a reboot.
+        boot_id: /proc/sys/kernel/random/boot_id at the change: a live value is gone after a reboot.
         also_before: Path and value of settings that the kernel changes along with this one (vm.dirty_ratio becomes 0
             when vm.dirty_bytes is set).
         drop_in: File that makes the value survive a reboot; "" when the change is live only.
         drop_in_before: Its whole content before; None when there was no such file.
-        shown_after: What the file had after the change; "" until then.
+        shown_after: Value of the file after the change; "" until then.
         message: Why it failed, or why the value read back differs.
         set_id: Changes with the same one belong together, also with those of parameters; "" for a single change.
         by: Who made it: "user@host, pid".
@@ -122,7 +119,7 @@ class ChangeState(StrEnum):
     """Progress of a change. The values stand in the journal."""
 
     INTENDED = "intended"
-    """Written down, about to be made; after a crash nobody knows whether it was."""
+    """Written down, about to be made; after a crash its state is unknown."""
     APPLIED = "applied"
     """Made and read back."""
     FAILED = "failed"
@@ -130,7 +127,7 @@ class ChangeState(StrEnum):
     REVERTED = "reverted"
     """Undone, read back."""
     SUPERSEDED = "superseded"
-    """Not undone: the scope has a value of somebody else's by now, or of a later change."""
+    """Not undone: the scope has another user's value by now, or that of a later change."""
 
 
 class ScopeKind(StrEnum):
@@ -177,7 +174,7 @@ class ParameterChange(Struct, frozen=True):
         value: New value as typed ("16GB"), or None for RESET.
         shown_before: SHOW's text before the change; of a role or a database the value it had of its own, if any.
         shown_after: SHOW's text read back after the change; "" until then.
-        auto_conf_before: What the scope had before: the value in postgresql.auto.conf, for a role or a database that
+        auto_conf_before: Value of the scope before: the one in postgresql.auto.conf, for a role or a database that
             of pg_db_role_setting; None when it had no entry there.
         source_before: pg_settings.source before.
         state: How far it got.
@@ -193,7 +190,7 @@ class ParameterChange(Struct, frozen=True):
         loss: What this value can lose, where it had to be unlocked; "" otherwise.
         restart: Whether it takes a restart of the server (context postmaster).
         with_restart: Its set restarted the server, or was to.
-        stored_after: What the scope has after it, as the server has written it; None after a RESET and until it is
+        stored_after: Value of the scope after it, as the server has written it; None after a RESET and until it is
             read back.
         until_boot_ms: The deadline on the boot clock; None where an older version wrote it.
         boot_clock: Which boot clock (`process.process_key`).
@@ -250,7 +247,7 @@ class ParameterChange(Struct, frozen=True):
 
 
 class WantedParameter(Struct, frozen=True):
-    """A parameter as somebody wants it.
+    """A requested change of a parameter.
 
     Attributes:
         value: As typed, None to reset it.
@@ -265,7 +262,7 @@ class Terms(Struct, frozen=True):
     """On which terms a set of changes is made.
 
     Attributes:
-        keep_within_s: It is taken back after so many seconds unless somebody keeps it; None keeps it at once.
+        keep_within_s: Seconds after which the set is reverted unless it is confirmed; None confirms it at once.
         reason: Why, in the operator's words.
         confirmed: Names of parameters that were typed to unlock values that can lose data.
         set_id: Of the set they are part of, where others are made elsewhere; "" makes one up where one is needed.

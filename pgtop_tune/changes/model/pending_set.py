@@ -116,7 +116,7 @@ class PendingSet(Struct, Generic[C], frozen=True):
 
         Args:
             now_ms: Milliseconds since the epoch; a set whose deadline is over is reverted instead.
-            to_hold: Whether the program stays and lets somebody confirm the set.
+            to_hold: Whether the program stays, so that its operator can confirm the set.
         """
         return self.until_ms > now_ms and (
             self.holder is Holder.NOBODY or (to_hold and self.holder is Holder.LEFT_ALONE)

@@ -15,13 +15,14 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
-from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState
+from pgtop_tune.changes.model.change_set import PendingParameter, RestartOutcome, RestartPlan, RestartState
 from pgtop_tune.changes.ports import no_progress
 from pgtop_tune.changes.restart.offline import explaining, restore, restore_copy, values
 from pgtop_tune.changes.restart.returning import Return, ServerBefore, Waiting, runs
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.instances import server_identity
 from pgtop_tune.changes.start.checks import WAYS, check_possible, checks
+from pgtop_tune.changes.start.next_start import AT_START, values_after
 from pgtop_tune.changes.start.places import find_place, language_of, note_place
 from pgtop_tune.changes.start.trial import (
     ServerBeforeRestart,
@@ -29,7 +30,6 @@ from pgtop_tune.changes.start.trial import (
     restart_facts,
     server_before_restart,
 )
-from pgtop_tune.changes.start.values import AT_START, values_after
 from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.changes.watchdogs import ENDED, RESTART_S
 from pgtop_tune.cluster.postmaster import PATRONI
@@ -55,7 +55,7 @@ class _Attempt(Struct, frozen=True):
         server: Before it.
         before: The same for those who wait for it.
         endpoints: Where it was.
-        log: What it writes meanwhile.
+        log: Of the server, meanwhile.
     """
 
     server: ServerBeforeRestart
@@ -70,7 +70,7 @@ class RestartService:
     Args:
         control: Its parameters; its rules write down where the server is.
         own_restart: Ends and starts a throwaway server of ours; None for all others.
-        moved: Told where the server is when a restart has led it to another port or address.
+        moved: Takes the connection when a restart has led the server to another port or address.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class RestartService:
         Args:
             requested: Changes.
             terms: On which they are made.
-            progress: Told what is done next.
+            progress: Takes the next step in a few words.
             anyway: Also where a check says that the server would not start.
 
         Raises:
@@ -179,7 +179,7 @@ class RestartService:
     ) -> RestartOutcome:
         """Restart where changes that were taken back need it for the old values to be in force.
 
-        Where somebody else has to, nobody waits for it: what is left is the hint.
+        Where another user has to, this does not wait: the hint has the remaining step.
         """
         self._begin_waiting()
         return await self._restart_for(reverted, progress)
@@ -228,7 +228,7 @@ class RestartService:
     async def aclose(self) -> None:
         """Revert pending sets, with a restart each; before the control is closed."""
         for set_id in tuple(self._pending_ids):
-            # What cannot be reverted now is left to its watchdog.
+            # A set that cannot be reverted now is left to its watchdog.
             with suppress(Exception):
                 await self.revert_set(set_id, ENDED)
 
@@ -404,7 +404,7 @@ class RestartService:
         another."""
         with Journal(attempt.before.name, self._control.directory) as journal:
             server_place, in_force = self._known(attempt, journal.text())
-            # Nobody can have changed it by SQL since our restart began.
+            # No one can have changed it by SQL since our restart began.
             return restore_copy(server_place, changes, in_force, lambda lines: True)
 
     def _known(self, attempt: _Attempt, text: JournalText) -> tuple[ServerPlace, tuple[ParameterChange, ...]]:

@@ -119,7 +119,7 @@ def restore_copy(
 
 
 def put_back(text: str, changes: Sequence[ParameterChange]) -> str:
-    """Return the text without some changes, last first; what somebody else has set since is left alone. Pure."""
+    """Return the text without some changes, last first; values that another user has set since stay. Pure."""
     for change in reversed(changes):
         if not change.scope.is_system:
             continue
@@ -163,16 +163,16 @@ def _copy(server_place: ServerPlace) -> str | None:
         raise ClusterProblem(f"{server_place.copy} cannot be read: {error.strerror}") from None
 
 
-# What the log says of a start that failed. Pure.
+# The reasons in the log of a start that failed. Pure.
 
 _LOG_LINES: Final = 12
 _ENDED: Final = re.compile("database system is shut down")
 _GRAVE: Final = frozenset({"WARNING", "ERROR", "FATAL", "PANIC"})
 _SUMMARY: Final = re.compile(r"contains errors|^could not (?:load|create any)")
-"""What a server says once it has logged each fault of a file or an address (guc.c, postmaster.c)."""
+"""Messages of a server after it has logged each fault of a file or an address (guc.c, postmaster.c)."""
 _BEGIN: Final = re.compile(r"^(?:starting (?:PostgreSQL|%s)|listening on)")
 _OF_PROGRAM: Final = re.compile(r"^(?:\S*/)?postgres: (.+)$", re.MULTILINE)
-"""What a server says before it has a log: with neither prefix nor severity (postmaster.c, write_stderr)."""
+"""Messages of a server before it has a log: with neither prefix nor severity (postmaster.c, write_stderr)."""
 
 
 def explaining(
@@ -181,8 +181,8 @@ def explaining(
     """Return the lines of a log that explain why a server did not start, graver ones alone where there are any.
 
     Args:
-        pieces: What it wrote while it was started.
-        printed: What the program said that started it; used where the log has nothing.
+        pieces: The server's log of the start.
+        printed: Output of the program that started it; used where the log has nothing.
         language: Of the log.
     """
     ended = language.saying(_ENDED)

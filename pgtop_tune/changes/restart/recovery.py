@@ -12,6 +12,7 @@ import os
 import pwd
 import re
 import shlex
+import signal
 import stat
 import struct
 import time
@@ -22,18 +23,23 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.base.errors import ClusterProblem
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName, read_all
+from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read, read_all
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.restart.offline import explaining, in_file, restore, restore_copy
 from pgtop_tune.changes.restart.returning import now_at
+from pgtop_tune.changes.server.markers import restoring_sql
 from pgtop_tune.changes.server.reverting import ServerSelection
+from pgtop_tune.changes.server.session_runner import operator_session
+from pgtop_tune.changes.server.way_in import can_keep_out
 from pgtop_tune.changes.start.places import language_of
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import BELONGS, listening, pid_of
 from pgtop_tune.cluster.service import StartLog, run_program
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.way_in import OPTIONS
 from pgtop_tune.process.mount_namespace import directory_at, stat_of
 from pgtop_tune.process.path_looks import NO_ANSWER
 
@@ -86,7 +92,7 @@ def _is_ours(argv: Sequence[str], server_place: ServerPlace, owner: int) -> bool
 
 
 def _is_program(path: Path, owner: int) -> bool:
-    """pg_ctl of root or of the server's user, where nobody else could have put it."""
+    """pg_ctl of root or of the server's user, where no other account could have put it."""
     if path.name != "pg_ctl" or not path.is_absolute():
         return False
     stat_of(str(path))  # Does not wait for a file system, as those below would.
@@ -202,13 +208,13 @@ def recover(
         conninfo: The server, which does not answer.
         selection: Which of the changes in force.
         directory: Of the journals; paths.journal_dir() by default.
-        tell: Told what is done.
+        tell: Takes a sentence for each step.
         policy: What may be done.
         set_id: As for `elsewhere`.
-        written: Told the ids of the changes whose old values were written.
+        written: Takes the ids of the changes whose old values were written.
 
     Returns:
-        What was done; None where no journal knows a server that is down there.
+        The outcome; None where no journal knows a server that is down there.
 
     Raises:
         ClusterProblem: It cannot be mended or started from here; the hint is what to do.
@@ -242,7 +248,7 @@ def known_servers(
 ) -> Iterator[KnownServer]:
     """Servers that may be meant, the one that was changed last first."""
     endpoints = {f"{endpoint.host}:{endpoint.port}" for endpoint in conninfo.endpoints}
-    # What cannot be read `revert` tells.
+    # `revert` reports journals that cannot be read.
     journals = read_all(directory).texts.values()
     texts = [text for text in journals if text.server_place is not None and text.server is not None]
     there = [text for text in texts if text.server_place is not None and text.server_place.was_at(endpoints)]
@@ -358,7 +364,7 @@ def _settled_in_file(
     ids = {change.id for change in chosen}
     other_names = {change.name.lower() for change in journal.text().in_force if change.id not in ids}
     of_file = [change for change in chosen if change.scope.is_system]
-    # What a later change of the same parameter has to go back to is known to the journal alone.
+    # Only the journal knows the old value of a later change of the same parameter.
     settled = in_file(server_place, [change for change in of_file if change.name.lower() not in other_names])
     journal.owe()
     journal.write(*settled)
@@ -406,3 +412,111 @@ def _start(server_place: ServerPlace) -> str:
     if ran.status == 0:
         return ""
     return "\n".join(explaining(log.pieces(), ran.output_lines, language_of(server_place))) or "it gives no reason"
+
+
+# Servers that run and let nobody in: the old values are restored in postgresql.auto.conf, and the server reads its
+# files again. The journal is not touched: when the server lets us in, a revert finds the changes reverted and says so.
+
+_LOGIN_DEADLINE_S: Final = 5.0
+_LOGIN_POLL_S: Final = 0.05
+
+
+def let_in_again(
+    conninfo: ConnInfo,
+    selection: ServerSelection,
+    directory: Path | None,
+    tell: Callable[[str], None],
+    set_id: str = "",
+    written: Callable[[frozenset[str]], None] = lambda ids: None,
+) -> bool:
+    """Restore the file of a server that runs and lets nobody in, where a change of ours may be the reason.
+
+    Args:
+        conninfo: The server, which refuses the login.
+        selection: Which of the changes in force are to be reverted.
+        directory: Of the journals; paths.journal_dir() by default.
+        tell: Takes a sentence for each step.
+        set_id: As for `elsewhere`.
+        written: Takes the ids of the changes whose old values were written.
+
+    Returns:
+        Whether the server lets us in now. False as well where its directory is not ours to change.
+
+    Raises:
+        JournalProblem: Another process is writing the journal.
+    """
+
+    def of_file(changes: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
+        return _keeping_out(selection(changes), of_system=True)
+
+    for server in known_servers(conninfo, of_file, directory, set_id):
+        try:
+            postmaster = _postmaster(server) if server.alone and holds_same_cluster(server) else None
+            if postmaster is None:
+                continue
+            with Journal(server.name, directory) as journal:
+                chosen = of_file(journal.text().in_force)
+                changed = restore(server.server_place, chosen)
+            if changed:
+                written(frozenset(change.id for change in chosen))
+                file = f"{server.server_place.data_directory}/{FILE_NAME}"
+                tell(f"the server lets nobody in: old values are back in {file}")
+            os.kill(postmaster, signal.SIGHUP)
+        except (ClusterProblem, OSError):
+            continue
+        return _lets_in(conninfo)
+    return False
+
+
+def by_hand(conninfo: ConnInfo, selection: ServerSelection, directory: Path | None, set_id: str = "") -> str:
+    """Return how a superuser reverts the changes that may keep everybody out; "" where there are none."""
+
+    def keeping_out(changes: Sequence[ParameterChange]) -> Sequence[ParameterChange]:
+        return _keeping_out(selection(changes), of_system=False)
+
+    for server in known_servers(conninfo, keeping_out, directory, set_id):
+        statements = restoring_sql(keeping_out(read(path_for(server.name.key, directory)).in_force))
+        return f"as a superuser, in PGOPTIONS='{OPTIONS}' psql, not through a pooler: {statements}"
+    return ""
+
+
+def _keeping_out(changes: Sequence[ParameterChange], *, of_system: bool) -> tuple[ParameterChange, ...]:
+    return tuple(
+        change
+        for change in changes
+        if can_keep_out(change.name, change.value) and (change.scope.is_system or not of_system)
+    )
+
+
+def _postmaster(server: KnownServer) -> int | None:
+    """Return the process that holds the data directory, where it is surely its server: the file that names it may be
+    old.
+
+    Raises:
+        OSError: We may not look.
+    """
+    data = Path(server.server_place.data_directory)
+    pid = pid_of(data)
+    if pid is None:
+        return None
+    with directory_at(data) as directory:
+        owner = directory.uid
+    process = Path(f"/proc/{pid}")
+    return pid if process.stat().st_uid == owner and (process / "cwd").samefile(data) else None
+
+
+def _lets_in(conninfo: ConnInfo) -> bool:
+    for _ in _until_deadline():
+        try:
+            operator_session(conninfo, OwnSessions()).close()
+        except ConnectionProblem:
+            continue
+        return True
+    return False
+
+
+def _until_deadline() -> Iterator[None]:
+    deadline = time.monotonic() + _LOGIN_DEADLINE_S
+    while time.monotonic() < deadline:
+        yield
+        time.sleep(_LOGIN_POLL_S)

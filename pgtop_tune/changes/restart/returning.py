@@ -71,7 +71,7 @@ def at_port(conninfo: ConnInfo, port: int) -> ConnInfo:
 
 
 def _through(conninfo: ConnInfo, endpoints: tuple[ServerEndpoint, ...]) -> ConnInfo:
-    """libpq's password file knows a server by its port: what it said for the old one is taken along.
+    """libpq's password file knows a server by its port: the password of the old one is taken along.
 
     A host for which it said something else is not one of them.
     """
@@ -128,8 +128,8 @@ class Waiting:
     Args:
         control: To ask; it is led to where the server is.
         before: The server.
-        progress: Told when it takes long.
-        given_up: Set when nobody wants to wait any more.
+        progress: Takes a note when it takes long.
+        given_up: Set to end the wait.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Waiting:
         self._given_up: Final = given_up
 
     async def until_back(self, *, failed: bool) -> Return:
-        """Wait until the server answers, or nobody is there who could.
+        """Wait until the server answers, or is gone.
 
         Args:
             failed: The program that was to restart it has failed.
@@ -168,7 +168,7 @@ class Waiting:
         return Return.GONE
 
     async def until_restarted(self) -> Return:
-        """Wait for as long as it takes somebody else to restart the server."""
+        """Wait until another user has restarted the server."""
         away = False
         while (now_ms := await self._start()) in (None, self._before.started_ms):
             if now_ms is None and not away:

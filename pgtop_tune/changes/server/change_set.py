@@ -1,7 +1,8 @@
 """Several changes as one: made and reverted together, each step in the journal before it is made. Blocking.
 
-`control` calls it from a thread. Making is all or nothing: what was made before a refusal is taken back. Taking back is
-not: what the server refuses stays in force, and does not keep the others. One reload for all.
+`control` calls it from a thread. Making is all or nothing: after a refusal the changes before it are reverted.
+Reverting is not: a change whose revert the server refuses stays in force, and does not keep the others. One reload for
+all.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def make(
         requested: In this order.
         terms: Whether it has to be kept, and why it is made.
         losses: What unlocked values can lose, by name.
-        seen_values: What the operator was shown, by name.
-        watched: Told of the changes once they are in the journal and before they are made.
+        seen_values: The values that the operator was shown, by name.
+        watched: Called with the changes once they are in the journal and before they are made.
         tell: Takes what other accounts cannot see of the changes.
 
     Raises:
@@ -145,12 +146,12 @@ def take_back(
         session: To the server.
         journal: Open.
         changes: In force, in the order they were made.
-        reason: What is to be said about it, for instance the trip wire.
-        certain: The journal is surely this server's, and says from now on what the server is.
+        reason: Of the revert, for instance the trip wire.
+        certain: The journal is surely this server's, and records its present identity.
         at_once: The values were there a moment ago; else those that a login reads are tried before they are restored.
 
     Returns:
-        What was done to each; what was refused is still in force.
+        The outcome of each change; refused ones are still in force.
 
     Raises:
         ServerProblem: This role may not reload; no change was made.
@@ -175,7 +176,7 @@ def take_back(
     unmarked = [target for target in targets_of(changes) if target not in marked]
     orphan_notes: dict[str, list[str]] = {}
     with briefly_claimed(session, OwnSets.of(journal), unmarked) as claims:
-        # What a program that is gone has left over ours is reverted first.
+        # A value that a program that is gone has left over ours is reverted first.
         blocked: dict[Target, ServerProblem] = dict(claims.refused)
         for leftover in claims.leftovers:
             try:
@@ -228,7 +229,7 @@ def _dropped(scope: PresentScope, reason: str) -> ParameterChange:
 def look_again(
     session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]
 ) -> tuple[ParameterChange, ...]:
-    """Read changes in force once more, for instance after a restart; the journal has what they are now.
+    """Read changes in force once more, for instance after a restart; the journal gets their present state.
 
     Raises:
         ServerProblem: The server refuses to show one.
@@ -288,7 +289,7 @@ def _mark(
 ) -> None:
     """Write the markers of changes that go back by themselves, before the values.
 
-    A role without the right to them goes on: other programs see its lock, and not what they cannot.
+    A role without the right to them goes on: other programs see its lock.
     """
     try:
         renew(session, journal, targets_of(changes))
@@ -310,7 +311,7 @@ def _mark(
 
 
 def _marked(session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> frozenset[Target]:
-    """Return parameters with a marker of this journal: until it goes, nobody else changes them."""
+    """Return parameters with a marker of this journal: until it goes, no other program changes them."""
     own_ids = {change.set_key for change in journal.text().changes}
     with session.plain_words():
         texts = stored_markers(session, targets_of(changes))
@@ -321,7 +322,7 @@ def _marked(session: OperatorSession, journal: Journal, changes: Sequence[Parame
 def _unmark(
     session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange], put: Mapping[str, PutBack]
 ) -> None:
-    """Remove the markers of what was put back; one that stays is stale, and no reason to fail."""
+    """Remove the markers of reverted changes; one that stays is stale, and no reason to fail."""
     with suppress(ServerProblem), session.plain_words():
         renew(session, journal, targets_of(changes), without=put.keys())
 
@@ -347,7 +348,7 @@ def _put_all_back(
             put[change.id] = put_back(session, journal, change, together)
         except ServerProblem as problem:
             refused.append(Refusal(change, problem))
-            # It stays, so an earlier change of the same parameter hands on to it what was before both.
+            # It stays, so an earlier change of the same parameter hands the value from before both on to it.
             together.discard(change.id)
     return put, tuple(refused)
 
@@ -355,7 +356,7 @@ def _put_all_back(
 def _stay_out(
     session: OperatorSession, changes: Sequence[ParameterChange], put: dict[str, PutBack]
 ) -> tuple[Refusal, ...]:
-    """Write changes again whose old values let no new session in, and leave them out of what was put back.
+    """Write changes again whose old values let no new session in, and leave them out of the reverted ones.
 
     It could not be tried before by a role that may write a value, and may not set it in its own session. Where no
     session gets in with the change either, the old value is not the reason, and is restored.

@@ -159,7 +159,7 @@ class Claims:
         self._held: dict[str, tuple[Target, ...]] = {}
 
     def publish(self, session: OperatorSession, set_id: str, targets: Iterable[Target]) -> None:
-        """Let other programs see that a set changes some parameters; behind a pooler nobody can.
+        """Let other programs see that a set changes some parameters; behind a pooler none can.
 
         A pooler keeps the lock for its other clients when we are gone.
 
@@ -196,14 +196,14 @@ def claimed(
     *,
     adopt: bool = False,
 ) -> Iterator[OtherClaims]:
-    """Publish a claim, see what others have, and let it go where the block raises.
+    """Publish a claim, survey those of other programs, and withdraw it where the block raises.
 
     Args:
         session: To the server.
         own_sets: Sets that are no other program's.
         claims: Of this program.
         set_id: Of the set, or one made up.
-        targets: What is to be changed.
+        targets: Parameters to be changed.
         adopt: See `survey`.
     """
     try:
@@ -236,7 +236,7 @@ def survey(
         session: To the server.
         own_sets: Sets that are no other program's.
         targets: Parameters and scopes.
-        adopt: Whether what came with a copy of another server's files counts as left: nobody reverts it here.
+        adopt: Whether values of a copied server's files count as left: no program reverts them here.
     """
     texts = stored_markers(session, [target for target in targets if target != EXPERIMENT])
     locks = _locks(session, targets)

@@ -139,7 +139,7 @@ class PostgresControl:
         """See `change_set.make`; in the right order, and pending confirmation if the terms have a deadline.
 
         A pending set is reverted at its deadline, when we end without confirming it, and by a process of its
-        own when we are killed. So is what can lose data.
+        own when we are killed. So are values that can lose data.
 
         Raises:
             UnsafeChange: A value can lose data and was not unlocked; nothing was changed.
@@ -170,7 +170,7 @@ class PostgresControl:
         await self._runner.run(tried)
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """Confirm a pending set; empty when it is not in force (any more). What can lose data still ends with us.
+        """Confirm a pending set; empty when it is not in force (any more). Values that can lose data still end with us.
 
         Raises:
             JournalProblem: Nothing would take it back then; it goes when its time is over.
@@ -269,7 +269,7 @@ class PostgresControl:
         return await self._runner.run(of_all)
 
     async def revert_outlived(self) -> tuple[ParameterChange, ...]:
-        """Take back what can lose data and was to end with a program that is gone."""
+        """Revert values that can lose data and were to end with a program that is gone."""
         texts = await self.journal_texts()
         outlived = [change for text in texts for change in outlived_losses(text.in_force, text.owners)]
         if not outlived:
@@ -300,7 +300,7 @@ class PostgresControl:
         return await self._runner.run(lambda session: prove(session, where, changes, self._own))
 
     async def look_again(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """Read a set in force once more, after a restart; the journal has what it is now."""
+        """Read a set in force once more, after a restart; the journal gets its present state."""
 
         def again(session: OperatorSession) -> tuple[ParameterChange, ...]:
             with Journal(self._journals.holding(session, set_id), self.directory) as journal:
@@ -496,7 +496,7 @@ class PostgresControl:
             self._claims.withdraw(session, claim)
 
     def _mark_kept(self, session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> None:
-        """Say in the markers that changes are being confirmed, so that nobody reverts them after a crash.
+        """Say in the markers that changes are being confirmed, so that no program reverts them after a crash.
 
         Those that can lose data still end with us.
         """
@@ -543,7 +543,7 @@ class PostgresControl:
     def _begin(self, session: OperatorSession) -> None:
         """Take the locks of pending sets again in a new session, and find out what became of a set that was begun."""
         with suppress(ServerProblem):
-            # Without them the markers still say what is pending.
+            # Without them the markers still show the pending values.
             self._claims.opened(session)
         self._settle(session)
 

@@ -57,7 +57,7 @@ class KnownJournal(Struct, frozen=True):
     Attributes:
         name: Of its server, as its first line has it.
         path: The file.
-        text: What it says.
+        text: Its content.
         kin: What its server has to do with the one at hand; OTHER is of the same cluster.
         copy: Lines that this process knows of a set whose journal is gone; b"" for a journal on the disk.
     """
@@ -185,7 +185,7 @@ def _key_of(text: JournalText) -> str:
 
 
 def note_instance(session: OperatorSession, journal: Journal) -> None:
-    """Write down what the server is now, where that is news.
+    """Write down the server's present identity, where it has changed.
 
     Raises:
         JournalProblem: It could not be written.
@@ -215,7 +215,7 @@ def _kin(path: Path, text: JournalText, now: Instance, endpoint: str) -> Kin:
     if older is None:
         return Kin.PERHAPS if key == endpoint else Kin.OTHER
     of_cluster = now.system_identifier in ("", older[1])
-    # A role that was not told the directory took it for "".
+    # A role that may not see the directory took it for "".
     directories = {f"{zlib.crc32(directory.encode()):08x}" for directory in (now.data_directory, "")}
     fits = of_cluster and (older[2] in directories or not now.data_directory)
     return Kin.PERHAPS if fits else Kin.OTHER

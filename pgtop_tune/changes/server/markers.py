@@ -1,4 +1,4 @@
-"""Markers: what is pending confirmation at a server, in the store of the value itself, for every account and program.
+"""Markers of values that are pending confirmation, in the store of the value itself, for every account and program.
 
 A marker is a setting of our own, `pgtop_tune.pending_NAME`, beside the parameter: a line of postgresql.auto.conf, or an
 entry of the same role or database. It outlives its program, a crash of the server, and a restart. Blocking.
@@ -98,7 +98,7 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
         role: That changed it. Foreign text.
         name: Parameter.
         now: The values that it may have while it is pending, as typed; None for RESET. Empty where they are hidden.
-        was: What the scope had before; None when it had no entry. Foreign text.
+        was: Value of the scope before; None where it had no entry. Foreign text.
         shown: As SHOW printed the value before, for people; "" for a role or a database. Foreign text.
         hidden: Whether `was` and `now` are left out, because an ordinary role may not see the parameter.
         until_ms: The deadline by the server's clock, milliseconds since the epoch; 0 where the value ends with its
@@ -141,7 +141,7 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return any(_is_value(self.name, stored, value) for value in self.now)
 
     def is_of(self, instance: Instance) -> bool:
-        """Return whether it was written at this instance; in a copy of the files nobody removes it."""
+        """Return whether it was written at this instance; in a copy of the files no program removes it."""
         instance_digest = _instance_digest(instance)
         return (
             self.started_us == instance.started_us
@@ -266,7 +266,7 @@ def renew(
         journal: Open.
         targets: Parameters and scopes.
         without: Ids of changes that do not count any more.
-        kept: Ids of changes that are being confirmed: the marker says so, and nobody reverts them.
+        kept: Ids of changes that are being confirmed: the marker says so, and no program reverts them.
 
     Raises:
         ServerProblem: This role may not write one (42501), or the server refuses.

@@ -23,7 +23,7 @@ from pgtop_tune.changes.model.change import (
     joined_notes,
 )
 from pgtop_tune.changes.model.pending_set import NO_DEADLINE, deadline_in, now_ms
-from pgtop_tune.changes.start.values import AT_START
+from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.changes.statements import (
     check_list,
     is_same_value,
@@ -49,7 +49,7 @@ class Rules(Struct, frozen=True):
     Attributes:
         allow_unsafe: Whether values that can lose data may be unlocked at all.
         fenced: Whether values that are not safe are locked: for every operator's command and screen.
-        tell: Takes what the operator is told of values that other programs have pending, a sentence each.
+        tell: Takes sentences for the operator about values that other programs have pending.
     """
 
     allow_unsafe: bool = False
@@ -81,7 +81,7 @@ def with_reset_values(
 def unlocked_losses(
     rules: Rules, requested: Sequence[WantedParameter], terms: Terms, current: Mapping[str, Parameter]
 ) -> dict[str, str]:
-    """Return what the values of a set can lose, by name, where the fence lets them pass.
+    """Return the possible losses of a set's values, by name, where the fence lets them pass.
 
     Args:
         rules: Whether losses may be unlocked.
@@ -185,7 +185,7 @@ def _is_same(row: Mapping[str, str]) -> bool:
 
 
 def check_unread(session: OperatorSession, rules: Rules, requested: Sequence[WantedParameter], terms: Terms) -> None:
-    """Make sure that the reload brings no unsafe value of a file that nobody has loaded yet."""
+    """Make sure that the reload brings no unsafe value of a file that is not loaded yet."""
     if not rules.fenced:
         return
     for line in unread_lines(session, {request.name.lower() for request in requested}):
@@ -286,7 +286,7 @@ def check_unchanged(
 
     Args:
         change: As intended.
-        seen_value: What the operator was shown; None when nothing was.
+        seen_value: The value that the operator was shown; None where none was.
         journal_changes: Changes in force, of the same journal.
 
     Raises:
@@ -321,7 +321,7 @@ class PutBack(Struct, frozen=True):
         wrote: The old value was written.
         superseded: The scope has another value than the change's and the old one.
         handed_on: A later change of the journal remembers the old value.
-        note: What is to be said about it, or "".
+        note: Sentence for the operator, or "".
     """
 
     wrote: bool = False
@@ -331,10 +331,10 @@ class PutBack(Struct, frozen=True):
 
 
 def put_back(session: OperatorSession, journal: Journal, change: ParameterChange, together: Collection[str]) -> PutBack:
-    """Give a scope back what it had for a parameter, without a reload.
+    """Restore the value of a parameter in a scope, without a reload.
 
-    What a crash has hidden is settled by looking at the server. What somebody else has set since is left alone; what
-    a later change of the journal has set belongs to that one, which then remembers the value from before this one.
+    After a crash the server shows whether the change was made. A value that another user has set since stays; one that
+    a later change of the journal has set belongs to that change, which then remembers the value from before this one.
 
     Args:
         session: To the server.
@@ -438,7 +438,7 @@ def _later(
 
 
 def _in_order_again(session: OperatorSession, change: ParameterChange) -> str:
-    """Bring the lines of postgresql.auto.conf back into the order they had, by setting them to what they say."""
+    """Bring the lines of postgresql.auto.conf back into their old order, by setting them to their own values."""
     try:
         lines = session.auto_conf()
     except ServerProblem as problem:

@@ -82,7 +82,7 @@ SELECT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setc
    AND NOT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
                     WHERE s.setrole = (SELECT oid FROM pg_roles WHERE rolname = session_user) AND entry LIKE 'role=%')
 """
-"""Whether ALTER DATABASE … SET role has made this session another role; what a role sets for itself is meant."""
+"""Whether ALTER DATABASE … SET role has made this session another role; a setting of the role itself is meant."""
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _NOT_OF_THE_FILE: Final = ("F0000", "53")
 """Beginnings of sqlstates that say nothing of who may write it: a syntax error in it, a full disk."""
@@ -119,7 +119,7 @@ class OperatorSession:
         Args:
             conninfo: The server.
             our_sessions: Our sessions.
-            begun: Told as soon as there is a connection, before the session is made ready: it can be aborted from here.
+            begun: Called once there is a connection, before the session is ready: it can be aborted from here.
 
         Raises:
             ConnectionProblem: Not there; in libpq's words.
@@ -509,7 +509,7 @@ class OperatorSession:
             hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
         elif state == _NOT_SUPPORTED and scope.is_system and self._is_switched_off():
             message = _SWITCHED_OFF
-            hint = "what is in force stays so: set it to on, reload, then `pgtop-tune revert`"
+            hint = "set it to on, reload, then `pgtop-tune revert`; until then the value stays in force"
         elif state in STATEMENT_HINTS:
             hint = STATEMENT_HINTS[state]
         else:

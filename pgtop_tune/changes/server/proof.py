@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.model.change import ParameterChange, Proof, Scope, ScopeKind
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.changes.start.values import AT_START
+from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.changes.statements import STORED, is_same_value, scope_words
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo

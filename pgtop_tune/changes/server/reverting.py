@@ -53,20 +53,20 @@ def try_to_revert(
     copies: Sequence[bytes] = (),
     tell_of_others: Callable[[str], None] | None = None,
 ) -> RevertOutcome:
-    """Take back what the journals of this server hold as in force, last first; what is refused does not stop the rest.
+    """Revert the changes that this server's journals hold as in force, last first; a refusal does not stop the others.
 
     Args:
         conninfo: The server; `instances` finds its journals.
         selection: Which of them.
         directory: Of the journals; paths.journal_dir() by default.
-        reason: What is to be said about it.
-        adopt: Also what was made on another server of the cluster, where this one has its values: a standby that was
+        reason: Of the revert, for the journal.
+        adopt: Also changes made on another server of the cluster, where this one has its values: a standby that was
             promoted, a data directory that was moved.
-        first: Told of the changes before they are taken back: other halves of their sets may have to go first.
+        first: Called with the changes before they are reverted: other halves of their sets may have to go first.
         key: Of the journal that is meant; "" is that of whatever server answers.
         copies: Lines of sets, for those that no journal has any more.
         tell_of_others: Takes what stays of other accounts; given, what their programs, which are gone, have left past
-            its deadline is reverted, and with `adopt` what came with a copy of another server.
+            its deadline is reverted, and with `adopt` values that came with a copy of another server.
 
     Raises:
         ConnectionProblem: The server is not there; nothing was reverted, or the rest was not.
@@ -87,19 +87,6 @@ def try_to_revert(
             return outcome
     finally:
         session.close()
-
-
-def revert_parameters(
-    conninfo: ConnInfo, selection: ServerSelection = everything, *, directory: Path | None = None
-) -> tuple[ParameterChange, ...]:
-    """Revert as `try_to_revert` does; return the changes that are not in force any more.
-
-    Raises:
-        ServerProblem: One was refused, and is still in force; the others are reverted.
-    """
-    outcome = try_to_revert(conninfo, selection, directory=directory)
-    outcome.check_none_refused()
-    return outcome.settled
 
 
 def in_force_on(session: OperatorSession, journals: ServerJournals) -> tuple[ParameterChange, ...]:
@@ -150,7 +137,7 @@ def take_back_from(
     for known_journal in journals.related:
         if any(change.id in wanted_ids for change in (*known_journal.text.in_force, *known_journal.text.displaced)):
             with known_journal.opened() as journal:
-                # Somebody may have kept it by the time we are alone.
+                # Another program may have confirmed it before we had the lock.
                 text = journal.text()
                 revertible = [change for change in text.changes if change in (*text.in_force, *text.displaced)]
                 still_wanted = selection([change for change in revertible if change.id in wanted_ids])
@@ -168,8 +155,8 @@ def revert_left(
     Args:
         session: To the server.
         directory: Of this account's journals, whose sets are not meant; paths.journal_dir() by default.
-        tell: Takes what is not reverted, and why.
-        adopt: Also what came with a copy of another server, whatever its deadline.
+        tell: Takes a sentence for each value that is not reverted.
+        adopt: Also values that came with a copy of another server, whatever their deadline.
     """
     own_sets, clock = OwnSets((), directory), server_clock(session)
     targets: list[Target] = []
@@ -197,7 +184,7 @@ def revert_left(
             try:
                 clear(session, [leftover], messages.append)
             except ServerProblem as problem:
-                # Another account's value that our role may not write keeps nobody from reverting ours.
+                # A value of another account that our role may not write is no reason to leave ours.
                 refused.append(f"{problem.message}: {problem.hint}")
                 continue
             if leftover.in_force:
@@ -317,7 +304,7 @@ def adopt(
     here: Collection[str],
     to_hold: bool,
 ) -> tuple[PendingSet[ParameterChange], ...]:
-    """Take over what nobody holds; the journal names the new owner before this returns.
+    """Adopt orphaned sets; the journal names the new owner before this returns.
 
     Args:
         session: To the server.

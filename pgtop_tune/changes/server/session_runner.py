@@ -1,6 +1,5 @@
 """Runs blocking acts on one session of the operator: in a thread, one at a time, within a deadline.
 
-Opens what the operator's acts go through.
 psycopg is imported by the first of them: it takes a tenth of a second and 11 MB, and a screen that only watches, or a
 recording, has no use for it.
 """
@@ -90,9 +89,9 @@ class SessionRunner:
         """
         async with self._one_at_a_time:
             given_up = threading.Event()
-            # No task: what ends all tasks of a loop does not end what a thread does on the session.
+            # No task: the end of all tasks of a loop does not end a thread's work on the session.
             work = asyncio.get_running_loop().run_in_executor(None, self._run, act, given_up)
-            # Of an act that was given up nobody asks for what comes of it later.
+            # The outcome of an act that was given up is not asked for.
             work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             try:
                 done, _ = await asyncio.wait({work}, timeout=ANSWER_DEADLINE_S)

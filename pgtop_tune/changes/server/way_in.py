@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LIBRARIES: Final = ("session_preload_libraries", "local_preload_libraries")
 _TRIED: Final = (*_LIBRARIES, "dynamic_library_path", "post_auth_delay", "event_triggers")
-"""What a login reads and the start-up packet may hold."""
+"""Parameters that a login reads and the start-up packet may hold."""
 _PLUGINS: Final = "$libdir/plugins/"
 """Where a library of local_preload_libraries has to be (miscinit.c, load_libraries)."""
 _OF_SUPERUSERS: Final = frozenset({"superuser", "superuser-backend"})

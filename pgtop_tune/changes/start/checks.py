@@ -14,8 +14,8 @@ from msgspec import Struct
 from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.base.units import GB, about
 from pgtop_tune.changes.model.change import joined_notes
-from pgtop_tune.changes.model.restart import RestartCheck, RestartVerdict
-from pgtop_tune.changes.start.values import ValuesAfter
+from pgtop_tune.changes.model.change_set import RestartCheck, RestartVerdict
+from pgtop_tune.changes.start.next_start import ValuesAfter
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.cluster.dry_start import DryStart
 from pgtop_tune.metrics.memory_rule import MemoryUse, work_mem_ceiling_bytes
@@ -73,7 +73,7 @@ class RestartFacts(Struct, frozen=True):
     Attributes:
         major: Of the server.
         values: Of the parameters, before and after.
-        dry: What a start would come to; why that cannot be tried.
+        dry: Outcome of a trial start; the reason where none is possible.
         rule_refusal: Why it fails by the rules that were not tried; "" where it does not.
         memory_bytes: Of the machine; None where not known.
         group_bytes: The limit of the server's control group, which does not count huge pages (cgroup-v2.rst,
@@ -220,7 +220,7 @@ def _room_bytes(facts: RestartFacts, *, counts_group: bool) -> int | None:
 
 
 def shared_memory_bytes(facts: RestartFacts) -> float | None:
-    """Return the shared memory after the restart: computed by itself, else what it has and what is added to it."""
+    """Return the shared memory after the restart: computed by the server, else the present size and the difference."""
     if not isinstance(facts.dry, Unavailable) and facts.dry.shared_memory_bytes is not None:
         return facts.dry.shared_memory_bytes
     after, now = _parts_of_memory(facts.values.number), _parts_of_memory(facts.values.number_now)

@@ -132,7 +132,7 @@ def _real_path(pid: int, data_directory: str) -> str:
 def check_auto_conf(session: OperatorSession, server_place: ServerPlace, tell: Callable[[str], None]) -> None:
     """Make sure that postgresql.auto.conf is the server's to write, and that ALTER SYSTEM keeps all of its lines.
 
-    It writes out what a line includes, and drops that line (guc.c, AlterSystemSetConfigFile).
+    It writes out the lines that an include brings, and drops the include (guc.c, AlterSystemSetConfigFile).
 
     Args:
         session: To the server.
@@ -167,7 +167,7 @@ def check_directory(data_directory: str, consequence: str) -> None:
     """Make sure that the data directory of a server of this machine answers: its backends would hang likewise.
 
     Raises:
-        ServerProblem: It does not; the consequence is told.
+        ServerProblem: It does not; the message has the consequence.
     """
     try:
         check_answers(data_directory or "/")
@@ -210,7 +210,7 @@ def note_place(server_place: ServerPlace, journal: Journal) -> None:
 
 
 def _copied(server_place: ServerPlace, journal: Path) -> str:
-    """Return the file that holds the copy, "" where the original cannot be read: then nobody could mend it either."""
+    """Return the file that holds the copy, "" where the original cannot be read, and so not be repaired either."""
     try:
         content = auto_conf.read(server_place.data_directory)
     except ClusterProblem:

@@ -1,7 +1,7 @@
 """Values that a reload accepts and the next start refuses: a row for each rule of the server's start. Pure.
 
 A reload checks each value by itself; a start checks what several values and the machine's files come to. The file as it
-is is judged first, and only what a change adds refuses it.
+is is judged first, and only a fault that a change adds refuses it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StartRule(Struct, frozen=True, kw_only=True):
 
     Attributes:
         names: Parameters that it is about.
-        refusal: What the server writes where it does not start; "" where it does.
+        refusal: Message of a server that does not start; "" where it does.
         source: File of the server with the rule.
         seen_since: Major version whose dry start sees it, too; None where none does.
     """
@@ -280,8 +280,8 @@ def refusal_by_rules(
     """Return why changes keep the server from starting; "" where they do not.
 
     Args:
-        before: What the next start reads now: a rule that refuses this refuses no change.
-        after: What it reads then.
+        before: The next start without the changes: a rule that refuses it refuses no change.
+        after: The next start with the changes.
         changes: The changes.
         major: Version of the server.
         tried: The server's own program has passed it, so that the rules are left which that does not see.

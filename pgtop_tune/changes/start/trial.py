@@ -14,13 +14,12 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import ClusterProblem, ServerProblem, UsageProblem
 from pgtop_tune.changes.model.change import ParameterChange, WantedParameter
-from pgtop_tune.changes.model.restart import PendingParameter
+from pgtop_tune.changes.model.change_set import PendingParameter
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY, FILES, NEEDED, RestartFacts, check_possible, checks
 from pgtop_tune.changes.start.machine_looks import at_place
-from pgtop_tune.changes.start.next_start import PASSPHRASE, TLS_FILES, NextStart, next_start
+from pgtop_tune.changes.start.next_start import PASSPHRASE, TLS_FILES, NextStart, next_start, values_after
 from pgtop_tune.changes.start.places import check_directory, find_place, postmaster_pid, told_by_pg_config
 from pgtop_tune.changes.start.rules import PARAMETERS, refusal_by_rules, start_refusal
-from pgtop_tune.changes.start.values import values_after
 from pgtop_tune.changes.statements import as_written, elements
 from pgtop_tune.cluster import auto_conf
 from pgtop_tune.cluster.dry_start import DryStart, StartText, dry_start, missing
@@ -131,7 +130,7 @@ def server_before_restart(
 
     Args:
         session: To it.
-        in_force: What the journal holds.
+        in_force: Changes of the journal.
         changes: What is about to be written.
 
     Raises:
@@ -158,12 +157,12 @@ def server_before_restart(
 def restart_facts(
     server: ServerBeforeRestart, changes: Sequence[WantedParameter], dry: DryStart | Unavailable | None = None
 ) -> RestartFacts:
-    """Return what the checks look at.
+    """Return the facts for the checks.
 
     Args:
         server: As it is now.
         changes: What is about to be written.
-        dry: What a start with it comes to; tried here where it is not given.
+        dry: Outcome of a trial start; tried here where it is not given.
     """
     values = values_after(server.parameters, server.pending, changes)
     here = server.pid is not None
@@ -219,7 +218,7 @@ def start_text(
     may_ask: bool = False,
     with_rules: bool = False,
 ) -> StartText:
-    """Return what is to be tried: relative names of TLS files are those of the data directory.
+    """Return the text and options of a trial start: relative names of TLS files are those of the data directory.
 
     Args:
         server_place: The server.
@@ -227,7 +226,7 @@ def start_text(
         values: Those that the server would start with.
         with_libraries: Load shared_preload_libraries.
         with_tls: Read certificates and keys; not where that would run ssl_passphrase_command.
-        may_ask: Run that, too: it is what the operator wants, and has confirmed.
+        may_ask: Run that command, too: the operator wants it, and has confirmed it.
         with_rules: Read the file of access rules, too.
     """
     options = {} if with_libraries else {"shared_preload_libraries": ""}
@@ -251,7 +250,7 @@ def absent_libraries(directory: str, server_place: ServerPlace) -> Callable[[str
     data = Path(server_place.data_directory)
 
     def absent(value: str, search_path: str) -> Sequence[str]:
-        # What is no list is passed over by the server (miscinit.c, load_libraries).
+        # The server passes over a value that is no list (miscinit.c, load_libraries).
         names = elements("shared_preload_libraries", value) or ()
         return missing(names, search_path, directory, data)
 
@@ -281,7 +280,7 @@ def _pool(page_bytes: int) -> HugePages | None:
 
 
 def _held(server: ServerBeforeRestart, pool: HugePages | None) -> int:
-    """Return huge pages of the running server: its mapping, else what it says it needs, where it cannot do without."""
+    """Return the huge pages of the running server: of its mapping, else as reported, where it cannot start without."""
     if pool is None:
         return 0
     try:
@@ -308,7 +307,7 @@ def _primary(server_place: ServerPlace) -> dict[str, int]:
 # Trials of values before they reach postgresql.auto.conf: each resulting text once.
 #
 # The server's own program reads the text where it and the files can be reached, and the rows of `rules` judge what
-# that program does not see. The text as it is now is judged likewise: what it has of its own refuses no change.
+# that program does not see. The text as it is now is judged likewise: its own faults refuse no change.
 
 _AT_RESTART: Final = "postmaster"
 _WHERE_LIBRARIES: Final = "dynamic_library_path"
@@ -341,7 +340,7 @@ class StartTrials:
         Args:
             session: To the server.
             server_place: Where it is.
-            changes: The changes; what the server refuses by itself is left to its words.
+            changes: The changes; the server itself refuses invalid values, in its words.
             current: The parameters as they are, by name in lower case.
 
         Raises:
@@ -380,7 +379,7 @@ class StartTrials:
         *,
         with_libraries: bool,
     ) -> DryStart | Unavailable:
-        """Return what a start with the changes comes to, with a refusal only where they are its reason.
+        """Return the outcome of a start with the changes, with a refusal only where they are its reason.
 
         The values are those that the next start reads now, and with the changes.
         """

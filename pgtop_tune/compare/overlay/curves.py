@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -38,12 +38,12 @@ MOST_LISTED: Final = 40
 ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json")
 
 
-class OverlayDirectory:
-    """Implements `OverlaySource`.
+class OverlaySource:
+    """Earlier recordings and records of runs in a directory. Used in threads.
 
     Args:
         directory: Where recordings are.
-        without: Says which file is being shown or written.
+        without: Returns the file that is being shown or written.
     """
 
     def __init__(self, directory: Path, without: Callable[[], Path | None]) -> None:
@@ -51,7 +51,7 @@ class OverlayDirectory:
         self._without = without
 
     def newest(self) -> Sequence[Path]:
-        """See `OverlaySource.newest`."""
+        """Return files of the directory, newest first."""
         candidates: list[tuple[float, Path]] = []
         shown_file = self._without()
         without = None if shown_file is None else shown_file.resolve()
@@ -64,7 +64,7 @@ class OverlayDirectory:
         return [path for _, path in sorted(candidates, reverse=True)[:MOST_LISTED]]
 
     def check(self, path: Path) -> None:
-        """Looks whether a file can be a baseline, without reading all of it.
+        """Check that a file can be a baseline, without reading all of it.
 
         Raises:
             RecordingProblem: It is neither a recording nor a record of runs, or cannot be read.
@@ -74,7 +74,7 @@ class OverlayDirectory:
         described(path)
 
     def entry(self, path: Path) -> OverlayEntry:
-        """See `OverlaySource.entry`."""
+        """Return a file's entry in the list without reading all of it; never raises a PgtopError."""
         from pgtop_tune.compare.overlay.reading import described
 
         try:
@@ -84,7 +84,11 @@ class OverlayDirectory:
             return OverlayEntry(path, 0, problem=problem.message.removeprefix(f"{path}: "))
 
     def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
-        """See `OverlaySource.read`."""
+        """Yield the baseline repeatedly as far as it is read, complete at last; closing ends the reading.
+
+        Raises:
+            RecordingProblem: It is neither a recording nor a record, or cannot be read.
+        """
         from pgtop_tune.compare.overlay.reading import baseline_of
 
         yield from baseline_of(path, _name(path))
@@ -107,14 +111,14 @@ class Curve:
         self._values = array("d")
 
     def add(self, at_s: float, value: float) -> None:
-        """The next value; one that is not later than the one before, or too many, is left out."""
+        """Add a value; one that is not later than the one before, or too many, is left out."""
         if len(self._at_s) < MOST_POINTS and (not self._at_s or at_s > self._at_s[-1]):
             # Read in another thread meanwhile: a moment is there only once its value is.
             self._values.append(value)
             self._at_s.append(at_s)
 
     def between(self, since_s: float, until_s: float) -> Iterator[tuple[float, float]]:
-        """(seconds since the start of the load, value) in a part of it."""
+        """Return (seconds since the start of the load, value) in a part of the curve."""
         first, end = bisect_left(self._at_s, since_s), bisect_left(self._at_s, until_s)
         return zip(self._at_s[first:end], self._values[first:end], strict=True)
 
@@ -165,7 +169,7 @@ class OverlayCurves(Struct, frozen=True):
     runs: tuple[OverlayRun, ...]
 
     def of(self, run: BenchRun | None) -> OverlayRun | None:
-        """The run to stand under that one: the same step, or as many clients; one load alone stands under any.
+        """Return the run to stand under that one: the same step, or as many clients; one load alone stands under any.
 
         Without a load now only what had none either is comparable.
         """
@@ -209,7 +213,7 @@ class Overlay:
         self._starts: dict[int, tuple[float, BenchRun]] = {}
 
     def follow(self, frame: Frame | None) -> None:
-        """Takes note of the load in the frame that is shown."""
+        """Take note of the load in the frame that is shown."""
         if frame is None:
             return
         run = run_of(frame)
@@ -228,7 +232,7 @@ class Overlay:
         return PlacedRun(baseline_run, 0.0 if run is None else started_s(run, frame), run is not None)
 
     def points(self, curve: str, since_s: float, until_s: float) -> list[SeriesPoint]:
-        """A curve of everything that stands in a part of the session's time; a gap where one run ends.
+        """Return a curve of everything that stands in a part of the session's time; a gap where one run ends.
 
         Args:
             curve: "tps" or "p99_ms".
@@ -278,26 +282,6 @@ class OverlayEntry(Struct, frozen=True):
     problem: str = ""
 
 
-class OverlaySource(Protocol):
-    """Earlier recordings and records of runs. Used in threads."""
-
-    def newest(self) -> Sequence[Path]:
-        """Files where recordings usually are, newest first."""
-        ...
-
-    def entry(self, path: Path) -> OverlayEntry:
-        """Return a file's entry in the list without reading all of it; never raises a PgtopError."""
-        ...
-
-    def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
-        """The baseline as far as it is read, yielded repeatedly, complete at last; closing ends the reading.
-
-        Raises:
-            RecordingProblem: It is neither a recording nor a record, or cannot be read.
-        """
-        ...
-
-
 # How the load under way differs from a baseline's at the same moments since its start. Pure.
 
 MOST_S: Final = 300.0
@@ -342,7 +326,7 @@ class OverlayWatch:
 
 
 def against_baseline(session: Session, overlay: Overlay) -> tuple[Against | None, Against | None]:
-    """Throughput, and p99 of seconds; None where both have fewer than five seconds in common."""
+    """Return throughput, and p99 of seconds; None where both have fewer than five seconds in common."""
     now = session.now
     placed = overlay.now(now)
     if now is None or placed is None:
@@ -363,7 +347,7 @@ def against_baseline(session: Session, overlay: Overlay) -> tuple[Against | None
 
 
 def _against(live_values: dict[float, float], curve: Curve, placed: PlacedRun) -> Against | None:
-    """Second by second since the start: a second that one of them does not have is left out of both."""
+    """Compare second by second since the start; a second that one lacks is left out of both."""
     live_by_second = {round(at_s - placed.start_s): value for at_s, value in live_values.items()}
     if not live_by_second:
         return None
@@ -397,7 +381,6 @@ class _SessionCurve(Curve):
         self._between = between
 
     def between(self, since_s: float, until_s: float) -> Iterator[tuple[float, float]]:
-        """See `Curve.between`."""
         return iter(self._between(since_s, until_s))
 
 
@@ -416,18 +399,16 @@ class AgoOverlay(Overlay):
         self._loaded = False
 
     def follow(self, frame: Frame | None) -> None:
-        """See `Overlay.follow`."""
         self._loaded = run_of(frame) is not None
 
     def now(self, frame: Frame | None) -> PlacedRun | None:
-        """See `Overlay.now`."""
         return None if frame is None else PlacedRun(self.baseline.runs[0], self._ago_s, run_of(frame) is not None)
 
     def _placed(self) -> Sequence[PlacedRun]:
         return (PlacedRun(self.baseline.runs[0], self._ago_s, self._loaded),)
 
     def _tps(self, since_s: float, until_s: float) -> Sequence[tuple[float, float]]:
-        """The client's, as the chart above; the server's where there was no load."""
+        """Return the client's, as the chart above; the server's where there was no load."""
         history = self._session.history
         kept = [point for point in history.series(CLIENT_TPS, since_s, until_s) if point.value is not None]
         points = kept or history.series(TPS, since_s, until_s)
@@ -446,11 +427,10 @@ class ClockOverlay(Overlay):
     _shown: Frame | None = None
 
     def follow(self, frame: Frame | None) -> None:
-        """See `Overlay.follow`."""
         self._shown = frame or self._shown
 
     def now(self, frame: Frame | None) -> PlacedRun | None:
-        """The run that ran at this time of day; None where none did."""
+        """Return the run that ran at this time of day; None where none did."""
         if frame is None:
             return None
         self._shown = frame

@@ -34,7 +34,7 @@ _PAST: Final = 8
 
 
 def baseline_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
-    """The baseline as far as it is read, yielded repeatedly, complete at last.
+    """Yield the baseline repeatedly as far as it is read, complete at last.
 
     Raises:
         RecordingProblem: It is neither a recording nor a record, or cannot be read.
@@ -93,7 +93,7 @@ class _CurveReading:
         return replace(self.baseline, name=_marked(self._name, (why_no_reference(state, ()) for state in states)))
 
     def take(self, frame: Frame) -> None:
-        """The next frame."""
+        """Take the next frame."""
         if self._first is None:
             self._first, self._alone = frame, OverlayRun(began_ms=frame.taken_at_ms)
         self._past.append(frame)

@@ -70,12 +70,12 @@ class Chart(Struct, frozen=True):
 
 
 def markup(foreign_text: str) -> str:
-    """Foreign words as text of HTML and SVG: no markup, no control characters."""
+    """Return foreign text for HTML and SVG: no markup, no control characters."""
     return escape(printable(foreign_text))
 
 
 def line_chart(chart: Chart) -> str:
-    """The chart as an <svg> element; "" without points."""
+    """Return the chart as an <svg> element; "" without points."""
     drawn = [_thinned(line.points) for line in chart.lines]
     all_points = [point for points in drawn for point in points]
     if not all_points:
@@ -124,7 +124,7 @@ def _thinned(points: Sequence[tuple[float, float]]) -> list[_Point]:
 
 
 def _nice(value: float) -> float:
-    """The next of 1, 2, 5 · 10ⁿ."""
+    """Return the next of 1, 2, 5 · 10ⁿ."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -177,7 +177,7 @@ def _mark(mark: Mark, scale: _Scale) -> str:
 
 
 def _columns(chart: Chart, drawn: Sequence[Sequence[_Point]], scale: _Scale) -> list[str]:
-    """Invisible columns with the figures of their moment."""
+    """Return invisible columns with the figures of their moment."""
     moments = sorted({at for points in drawn for at, _, _, _ in points})
     by_moment = [{at: mean for at, mean, _, _ in points} for points in drawn]
     parts = []
@@ -198,7 +198,7 @@ def _columns(chart: Chart, drawn: Sequence[Sequence[_Point]], scale: _Scale) -> 
 
 
 def wait_bars(sides: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
-    """Milliseconds of a transaction as one bar for each side, class by class in the same colours.
+    """Return milliseconds of a transaction as one bar for each side, class by class in the same colours.
 
     Args:
         sides: Name, and (class, ms) in the order in which they are drawn; foreign text.

@@ -51,28 +51,32 @@ _MOST_STATEMENTS: Final = 60
 
 
 def run_sheets(sides: Sequence[Material]) -> tuple[Sheet, ...]:
-    """Tables of everything that was run, those that have something to say."""
+    """Return tables of everything that was run, those that have something to say."""
     loaded = [side for side in sides if any(run.key.name for run in side.runs)]
     if not loaded:
         return ()
-    tables = (_datasets, _across, _down, _repeats, _steps, _statements)
+    tables = (_datasets, _runs, _repeats, _steps, _statements)
     return tuple(sheet for table in tables if (sheet := table(loaded)) is not None)
 
 
 def _datasets(sides: Sequence[Material]) -> Sheet | None:
-    """Seconds of each step in which a data set was made: steps down, sides across."""
+    """Return seconds of each step in which a data set was made: steps down, sides across."""
     columns = [(side, dataset) for side in sides for dataset in side.datasets]
     heads = (one_line(f"{side.name}: {dataset.title}", 60) for side, dataset in columns)
     return step_sheet("data sets", heads, [dict(dataset.steps_s) for _, dataset in columns])
 
 
-def _across(sides: Sequence[Material]) -> Sheet | None:
-    """Sides and their loads across, figures down: where there are few of them and each was run once."""
-    cells = [(side, run) for side in sides for run in _of_loads(side)]
+_SideRun = tuple[Material, ComparedRun]
+
+
+def _runs(sides: Sequence[Material]) -> Sheet:
+    """Return all runs: loads across where there are few of them and each was run once, else a row for each run."""
+    cells = [(side, run) for side in sides for run in side.runs if run.key.name]
     keys = {(run.key.clients, run.key.endpoint, run.key.configuration, run.key.rate_per_s) for _, run in cells}
     if len(keys) > 1 or len(cells) > _MANY or any(run.summary.state == "failed" for _, run in cells):
-        return None
-    heads = ("", *(_column(side, run, sides) for side, run in cells))
+        return Sheet("runs", (), _runs_down(cells))
+    names = [f"{side.name}: {run.key.name}" if len(sides) > 1 else run.key.name for side, run in cells]
+    heads = ("", *(one_line(name, 60) for name in names))
     rows = tuple(
         (figure.title, *(figure.text(run.summary) for _, run in cells))
         for figure in RUN_FIGURES
@@ -81,27 +85,16 @@ def _across(sides: Sequence[Material]) -> Sheet | None:
     return Sheet("runs", (), Table(heads, rows, frozenset(range(1, len(heads)))))
 
 
-def _column(side: Material, run: ComparedRun, sides: Sequence[Material]) -> str:
-    return one_line(f"{side.name}: {run.key.name}" if len(sides) > 1 else run.key.name, 60)
-
-
-def _down(sides: Sequence[Material]) -> Sheet | None:
-    """A row for each run; a failed one has its reason in place of figures."""
-    cells = [(side, run) for side in sides for run in _of_loads(side)]
-    if _across(sides) is not None:
-        return None
-    named = [
-        name for name in _NAMES if name.title == "clients" or len({name.text(side, run) for side, run in cells}) > 1
-    ]
+def _runs_down(cells: Sequence[_SideRun]) -> Table:
+    """Return a row for each run; a failed one has its reason in place of figures."""
+    named = [name for name in _NAMES if name.title == "clients" or len({name.text(*cell) for cell in cells}) > 1]
     heads = (*(name.title for name in named), *(figure.title for figure in RUN_FIGURES))
-    rows = tuple(
-        (*(one_line(name.text(side, run), 50) for name in named), *_figures(run.summary)) for side, run in cells
-    )
-    return Sheet("runs", (), Table(heads, rows, frozenset(range(len(named) - 1, len(heads)))))
+    rows = tuple((*(one_line(name.text(*cell), 50) for name in named), *_figures(cell[1].summary)) for cell in cells)
+    return Table(heads, rows, frozenset(range(len(named) - 1, len(heads))))
 
 
 def _repeats(sides: Sequence[Material]) -> Sheet | None:
-    """Loads that a side ran several times: mean, deviation between runs, interval of the mean."""
+    """Return loads that a side ran several times: mean, deviation between runs, interval of the mean."""
     cells = [(side, cell) for side in sides for cell in cells_of_side(side, {})]
     if not cells:
         return None
@@ -136,7 +129,7 @@ def _figures(summary: Summary) -> Iterator[str]:
 
 
 def curve_groups(sides: Sequence[Material]) -> dict[str, list[tuple[Material, LoadKey, float]]]:
-    """Throughput over clients by load, of loads that were run with several numbers of clients; means of repeats."""
+    """Return the mean throughput over clients by load, of loads that were run with several numbers of clients."""
     groups: dict[str, list[tuple[Material, LoadKey, float]]] = {}
     for side in sides:
         for key, runs in side.phases.items():
@@ -152,7 +145,7 @@ def line_name(side: Material, key: LoadKey, sides: int) -> str:
 
 
 def _steps(sides: Sequence[Material]) -> Sheet | None:
-    """Clients down, sides across, throughput in the cells: the matrix of a study."""
+    """Return throughput as a matrix: clients down, sides across."""
     groups = curve_groups(sides)
     if not groups:
         return None
@@ -168,7 +161,7 @@ def _steps(sides: Sequence[Material]) -> Sheet | None:
 
 
 def _statements(sides: Sequence[Material]) -> Sheet | None:
-    """Mean latency of each statement on every side, with -r."""
+    """Return the mean latency of each statement on every side, with -r."""
     latencies: list[dict[tuple[str, str, str], float]] = [
         {(run.key.title, script, text): ms for run in side.runs for script, text, ms in run.summary.statements}
         for side in sides
@@ -188,10 +181,6 @@ def _statements(sides: Sequence[Material]) -> Sheet | None:
     return Sheet("statements", (), Table(heads, tuple(rows), frozenset(range(2, len(heads)))))
 
 
-def _of_loads(side: Material) -> list[ComparedRun]:
-    return [run for run in side.runs if run.key.name]
-
-
 # A search for better values as a table: each step against the previous best it, kept or gone back from.
 
 _FEWEST: Final = 3
@@ -201,7 +190,7 @@ _AIMS: Final = ("tps", "server_tps")
 
 
 def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) -> Sheet | None:
-    """One row for each side, in the order given; None where sides are no steps of a search.
+    """Return one row for each side, in the order given; None where sides are no steps of a search.
 
     Args:
         under_test: As for `compare`.
@@ -242,7 +231,7 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
 
 
 def _aim(comparison: Comparison) -> FigureRow | None:
-    """Throughput of the first load that both ran."""
+    """Return throughput of the first load that both ran."""
     phase = next(iter(comparison.phases), None)
     return None if phase is None else next((row for name in _AIMS if (row := phase.row(name)) is not None), None)
 
@@ -293,7 +282,7 @@ def report(
     earlier: Earlier | None = None,
     spreads: Spreads | None = None,
 ) -> tuple[Chapter, ...]:
-    """The chapters.
+    """Return the chapters.
 
     Args:
         sides: The first is what the others are compared with.
@@ -389,7 +378,7 @@ def _bars(phase: ComparedPhase) -> Picture:
 
 
 def _figures_of(side: Material, runs: tuple[ComparedRun, ...]) -> Sheet:
-    """Figures of a side by itself."""
+    """Return figures of a side by itself."""
     rows = tuple(
         (figure_title(figure), figure_text(figure, value), figure.source)
         for figure in FIGURES
@@ -408,7 +397,7 @@ def _figures_of(side: Material, runs: tuple[ComparedRun, ...]) -> Sheet:
 
 
 def _pictures(sides: Sequence[tuple[Material, tuple[ComparedRun, ...]]]) -> Iterator[Picture]:
-    """Figures over the time of the first run of each side."""
+    """Yield figures over the time of the first run of each side."""
     several = len(sides) > 1
     for name in DRAWN:
         figure = BY_ID[name]
@@ -444,7 +433,7 @@ def _events(side: Material, run: ComparedRun) -> Iterator[tuple[float, str]]:
 
 
 def _curves(sides: Sequence[Material]) -> Iterator[Picture]:
-    """Throughput over clients."""
+    """Yield throughput over clients."""
     for load, rows in curve_groups(sides).items():
         lines: dict[str, list[tuple[float, float]]] = {}
         for side, key, tps in rows:
@@ -456,7 +445,7 @@ def _curves(sides: Sequence[Material]) -> Iterator[Picture]:
 
 
 def _capsule(side: Material) -> Iterator[Sheet]:
-    """The fingerprint group by group; of parameters those that somebody set."""
+    """Yield the fingerprint group by group; of parameters those that somebody set."""
     for group in GROUPS:
         facts = [fact for fact in side.facts if fact.group == group and not fact.shipped]
         if not facts:

@@ -44,12 +44,12 @@ def figure_title(figure: Figure) -> str:
 
 
 def figure_text(figure: Figure, number: float | None) -> str:
-    """A figure as a table has it."""
+    """Return a figure as a table has it."""
     return _UNITS[figure.unit](number)
 
 
 def effect_text(row: FigureRow) -> str:
-    """The change: "+3.9 %", "−2.1 pt"."""
+    """Return the change: "+3.9 %", "−2.1 pt"."""
     if row.change is None:
         return UNKNOWN
     return f"{signed(100 * row.change[0])} {_sign_of(row)}"
@@ -78,17 +78,17 @@ def signed(number: float) -> str:
 
 
 def wait_text(number: float | None, form: str = ".3f") -> str:
-    """Milliseconds of a wait; a dash where the side does not tell it."""
+    """Return milliseconds of a wait; a dash where the side does not tell it."""
     return UNKNOWN if number is None else format(number, form)
 
 
 def share_interval(low: float, high: float) -> str:
-    """An interval: "+1.0 … +3.0 %"."""
+    """Return an interval: "+1.0 … +3.0 %"."""
     return f"{signed(100.0 * low)} … {signed(100.0 * high)} %"
 
 
 def wait_interval(row: WaitRow) -> str:
-    """As per cent of A's latency."""
+    """Return the interval of a wait in per cent of A's latency; "" without one."""
     effect = row.effect
     if effect is None or effect.low is None or effect.high is None:
         return ""
@@ -96,14 +96,14 @@ def wait_interval(row: WaitRow) -> str:
 
 
 def side_line(material: Material) -> str:
-    """A side in one line: name, when, how long, runs."""
+    """Return a side in one line: name, when, how long, runs."""
     runs = len([run for run in material.runs if run.key.name])
     count = {0: "no load", 1: "1 run"}.get(runs, f"{runs} runs")
     return f"{material.name}: {wall_moment(material.began_ms)}, {units.clock(material.seconds)}, {count}"
 
 
 def run_lengths(runs: tuple[ComparedRun, ...]) -> str:
-    """Seconds measured, and what was left out as warm-up."""
+    """Return seconds measured, and what was left out as warm-up."""
     lengths = []
     for run in runs:
         cut = f" ({run.warm_up_s:.0f} s at the start left out)" if run.warm_up_s else ""
@@ -123,7 +123,7 @@ _NOTE = 300
 
 
 def cell_table(cells: Sequence[CellOfRuns], names: Sequence[str] = ()) -> Table:
-    """A row for each cell.
+    """Return a row for each cell.
 
     Args:
         names: In place of the cells' own titles.
@@ -147,7 +147,7 @@ def _figures(cell: CellOfRuns) -> tuple[str, ...]:
 
 
 def configuration_table(loads: Mapping[str, Mapping[str, CellOfRuns]]) -> Table:
-    """Loads down and configurations across: the mean of each, with half of its interval.
+    """Return loads down and configurations across: the mean of each, with half of its interval.
 
     Args:
         loads: By title; their cells by name of the configuration.
@@ -212,7 +212,7 @@ class StatementCells(Struct, frozen=True):
 
 
 def statement_cells(comparison: StatementComparison) -> Iterator[StatementCells]:
-    """The figure over the same mix, then the statements with the largest effect."""
+    """Yield the figure over the same mix, then the statements with the largest effect."""
     yield _cells(SAME_MIX_TITLE, (comparison.a_ms, comparison.b_ms), comparison.same_mix, comparison.verdict)
     for row in comparison.rows[:SHOWN]:
         yield _cells(one_line(row.text or row.id, _NAME), (row.a_ms, row.b_ms), row.effect, row.verdict)
@@ -307,7 +307,7 @@ class Sheet(Struct, frozen=True):
 
 
 def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
-    """All of it, in the order in which it is read."""
+    """Return all sheets of a comparison, in the order in which they are read."""
     parts = [fingerprint_sheet(comparison)]
     for phase in comparison.phases:
         parts.append(figure_sheet(phase))
@@ -317,11 +317,7 @@ def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
             parts.append(statement_sheet(phase.statements, phase.key.title))
         if phase.to_settle:
             parts.append(settling_sheet(phase))
-    for name, side in (("A", comparison.a), ("B", comparison.b)):
-        events = event_sheet(f"events in {name}", side)
-        if events is not None:
-            parts.append(events)
-    return tuple(parts)
+    return (*parts, *event_sheets(comparison))
 
 
 def fingerprint_sheet(comparison: Comparison) -> Sheet:
@@ -375,7 +371,7 @@ def _difference(difference: FactDifference) -> tuple[str, ...]:
 
 
 def figure_sheet(phase: ComparedPhase) -> Sheet:
-    """Each figure of a phase with effect, interval and verdict."""
+    """Return each figure of a phase with effect, interval and verdict."""
     rows = tuple(
         (
             figure_title(row.figure),
@@ -430,7 +426,7 @@ def _doubts(phase: ComparedPhase) -> Iterator[str]:
 
 
 def wait_sheet(phase: ComparedPhase) -> Sheet:
-    """Milliseconds of a transaction by wait, side by side."""
+    """Return milliseconds of a transaction by wait, side by side."""
     rows = tuple(
         (
             one_line(row.label, 40) if row.whole_class else f"  {one_line(row.label, 40)}",
@@ -453,7 +449,7 @@ def wait_sheet(phase: ComparedPhase) -> Sheet:
 
 
 def statement_sheet(comparison: StatementComparison, of: str = "", rule: str = OF_SIDES) -> Sheet:
-    """Time per call of each statement, after the figure over the same mix.
+    """Return time per call of each statement, after the figure over the same mix.
 
     Args:
         of: The load; "" where there is one only.
@@ -468,8 +464,15 @@ def statement_sheet(comparison: StatementComparison, of: str = "", rule: str = O
     return Sheet(heading, (), Table(heads, rows, frozenset({1, 2, 3, 4})), tuple(statement_notes(comparison, rule)))
 
 
+def event_sheets(comparison: Comparison) -> Iterator[Sheet]:
+    """Yield the events of both sides, where there are any."""
+    for name, side in (("A", comparison.a), ("B", comparison.b)):
+        if events := event_sheet(f"events in {name}", side):
+            yield events
+
+
 def event_sheet(heading: str, side: Material) -> Sheet | None:
-    """The events of a side; None without any."""
+    """Return the events of a side; None without any."""
     events = [event for event in side.events if event.kind in _TOLD]
     if not events:
         return None
@@ -517,7 +520,7 @@ RUN_FIGURES: Final = (
 
 
 def step_sheet(heading: str, heads: Iterable[str], columns: Sequence[Mapping[str, float]]) -> Sheet | None:
-    """Seconds of each step in which data sets were made: steps down, data sets across; None without any."""
+    """Return seconds of each step in which data sets were made: steps down, data sets across; None without any."""
     names = [*dict.fromkeys(name for seconds in columns for name in seconds if name != "total"), "total"]
     rows = tuple(
         (one_line(name, _NAME), *(units.decimal(seconds.get(name), 2) for seconds in columns)) for name in names
@@ -532,67 +535,61 @@ _LONGEST_REASON: Final = 100
 """Of a reason in a cell."""
 
 
-class ResultFigure(Struct, frozen=True):
-    """One figure of a result.
-
-    Attributes:
-        text: The figure in words.
-    """
+class _ResultName(Struct, frozen=True):
+    """A property that tells one run from another."""
 
     title: str
     text: Callable[[RunResult], str]
 
 
-def _tps(result: RunResult) -> str:
-    if result.state == "failed":
-        return f"failed: {_reason(result)}"
-    return units.decimal(result.tps, 2) + (" (partial)" if result.partial else "")
-
-
 def _reason(result: RunResult) -> str:
-    """pgbench's own words, and how many clients had a connection before them."""
+    """Return pgbench's own message, and how many clients had a connection before."""
     reason = one_line(short_words(result.message), _LONGEST_REASON) or "no reason given"
     connected = connected_clients(result.command, result.stderr)
     return reason + (f" (after {connected} clients)" if connected is not None else "")
 
 
-def _of_success(text: Callable[[RunResult], str]) -> Callable[[RunResult], str]:
-    """A failed run has no figures, whatever pgbench printed."""
-    return lambda result: units.UNKNOWN if result.state == "failed" else text(result)
-
-
 def _percentile(result: RunResult, quantile: Quantile) -> str:
     value, latencies = result.percentile(quantile.per_cent), result.latencies
     if value is None or latencies is None:
-        return units.UNKNOWN
+        return UNKNOWN
     return result.mark(latencies, quantile.per_cent) + units.decimal(value, 3)
 
 
-_RESULT_FIGURES: Final = (
-    ResultFigure("transactions", _of_success(lambda result: units.decimal(result.processed, 0))),
-    ResultFigure("failed", _of_success(lambda result: units.decimal(result.failed, 0))),
-    ResultFigure("latency avg, ms", _of_success(lambda result: units.decimal(result.latency_average_ms, 3))),
-    ResultFigure("p99, ms", _of_success(lambda result: _percentile(result, P99))),
-    ResultFigure("connect, ms", _of_success(lambda result: units.decimal(result.connection_ms, 3))),
-    ResultFigure("qps", _of_success(lambda result: units.decimal(result.qps, 2))),
-    ResultFigure("tps", _tps),
-)
+_RESULT_HEADS: Final = ("transactions", "failed", "latency avg, ms", "p99, ms", "connect, ms", "qps", "tps")
+
+
+def _result_cells(result: RunResult) -> list[str]:
+    """Return the figures of a run as in `_RESULT_HEADS`; a failed run has none, whatever pgbench printed."""
+    if result.state == "failed":
+        return [*(UNKNOWN for _ in _RESULT_HEADS[1:]), f"failed: {_reason(result)}"]
+    return [
+        units.decimal(result.processed, 0),
+        units.decimal(result.failed, 0),
+        units.decimal(result.latency_average_ms, 3),
+        _percentile(result, P99),
+        units.decimal(result.connection_ms, 3),
+        units.decimal(result.qps, 2),
+        units.decimal(result.tps, 2) + (" (partial)" if result.partial else ""),
+    ]
+
+
 _RESULT_NAMES: Final = (
-    ResultFigure("endpoint", lambda result: one_line(result.endpoint, 40)),
-    ResultFigure("configuration", lambda result: result.configuration),
-    ResultFigure("profile", lambda result: one_line(load_name(result), 40)),
-    ResultFigure("clients", lambda result: str(result.spec.clients)),
-    ResultFigure("rate", lambda result: "" if result.spec.rate_per_s is None else units.number(result.spec.rate_per_s)),
+    _ResultName("endpoint", lambda result: one_line(result.endpoint, 40)),
+    _ResultName("configuration", lambda result: result.configuration),
+    _ResultName("profile", lambda result: one_line(load_name(result), 40)),
+    _ResultName("clients", lambda result: str(result.spec.clients)),
+    _ResultName("rate", lambda result: "" if result.spec.rate_per_s is None else units.number(result.spec.rate_per_s)),
 )
 
 
 def load_name(result: RunResult) -> str:
-    """The profile, or the scripts."""
+    """Return the profile, or the scripts."""
     return result.profile or " ".join(script.name for script in result.scripts) or "scripts"
 
 
 def table_of(results: Sequence[RunResult]) -> Table:
-    """Profiles side by side where nothing but the profile differs, else a row for each run.
+    """Return profiles side by side where nothing but the profile differs, else a row for each run.
 
     The row names what differs between runs, and the clients always.
     """
@@ -600,22 +597,20 @@ def table_of(results: Sequence[RunResult]) -> Table:
     if [name.title for name in different] == ["profile"]:
         return _side_by_side(results)
     named = [name for name in _RESULT_NAMES if name in different or name.title == "clients"]
-    columns = [*named, *_RESULT_FIGURES]
-    rows = tuple(tuple(column.text(result) for column in columns) for result in results)
-    text_columns = {
-        index for index, column in enumerate(columns) if column.title in ("endpoint", "configuration", "profile")
-    }
-    return Table(tuple(column.title for column in columns), rows, frozenset(range(len(columns))) - text_columns)
+    heads = (*(name.title for name in named), *_RESULT_HEADS)
+    rows = tuple((*(name.text(result) for name in named), *_result_cells(result)) for result in results)
+    texts = {index for index, head in enumerate(heads) if head in ("endpoint", "configuration", "profile")}
+    return Table(heads, rows, frozenset(range(len(heads))) - texts)
 
 
 def _side_by_side(results: Sequence[RunResult]) -> Table:
     heads = ("", *(one_line(load_name(result), 40) for result in results))
-    rows = tuple((figure.title, *(figure.text(result) for result in results)) for figure in _RESULT_FIGURES)
+    rows = tuple(zip(_RESULT_HEADS, *map(_result_cells, results), strict=True))
     return Table(heads, rows, frozenset(range(1, len(heads))))
 
 
 def percentile_words(result: RunResult) -> str:
-    """p50 to p99.99 and the maximum on one line; "" when nothing was logged."""
+    """Return p50 to p99.99 and the maximum on one line; "" when nothing was logged."""
     latencies = result.latencies
     if latencies is None:
         return ""

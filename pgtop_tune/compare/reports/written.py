@@ -22,7 +22,7 @@ FORMAT: Final = "pgtop-tune-comparison/1"
 
 
 def text(sheets: Sequence[Sheet]) -> str:
-    """Plain text."""
+    """Return sheets as plain text."""
     parts = []
     for sheet in sheets:
         lines = [sheet.heading, *(f"  {line}" for line in sheet.lines)]
@@ -33,7 +33,7 @@ def text(sheets: Sequence[Sheet]) -> str:
 
 
 def markdown(sheets: Sequence[Sheet], level: int = 2) -> str:
-    """Markdown; what is special in foreign words is escaped."""
+    """Return sheets as Markdown; foreign text is escaped."""
     return "\n".join(line for sheet in sheets for line in _markdown(sheet, level)).rstrip()
 
 
@@ -51,7 +51,7 @@ def _markdown(sheet: Sheet, level: int) -> Iterator[str]:
 
 
 def report_markdown(title: str, chapters: Sequence[Chapter]) -> str:
-    """A report without its pictures: what they show stands in the tables."""
+    """Return a report as Markdown without its pictures: the tables have their figures."""
     parts = [f"# {escaped(title)}"]
     for chapter in chapters:
         sheets = [part for part in chapter.parts if isinstance(part, Sheet)]
@@ -66,7 +66,7 @@ def _list(lines: Iterable[str]) -> Iterator[str]:
 
 
 def comparison_json(comparisons: Sequence[Comparison], judged: Sequence[Judged] = ()) -> dict[str, Any]:
-    """One object."""
+    """Return comparisons and conditions as one JSON object."""
     return {
         "format": FORMAT,
         "comparisons": [_comparison(comparison) for comparison in comparisons],
@@ -233,7 +233,7 @@ details>summary{cursor:pointer;font-weight:600;margin-top:1rem;overflow-wrap:any
 
 
 def html(title: str, chapters: Sequence[Chapter]) -> str:
-    """The file.
+    """Return a report as an HTML file.
 
     Args:
         title: Foreign text, as everything in the chapters but the pictures.

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.sides.material import BUDGET_S, Budget, Runs
+from pgtop_tune.compare.sides.material import BUDGET_S, Budget, Gathered, Runs
 from pgtop_tune.compare.statistics.before_after import mean_variance
 from pgtop_tune.compare.statistics.effect import (
     TIMES,
@@ -24,6 +24,7 @@ from pgtop_tune.compare.statistics.effect import (
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import CLIENT_TPS, P50, P95, P99, Quantile
+from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress
 from pgtop_tune.model.waits import CLIENT, CPU, QUEUE
@@ -129,7 +130,7 @@ Found = Iterator[tuple[str, float, float]]
 
 
 def frame_sums(interval: Interval, seconds: float, *, loaded: bool) -> Found:
-    """(figure, what is divided, by what) of the newest frame.
+    """Yield (figure, dividend, divisor) of the newest frame.
 
     Args:
         interval: Frames up to it.
@@ -152,6 +153,15 @@ def line_sums(line: BenchProgress, seconds: float) -> tuple[tuple[str, float, fl
         (LATENCY, line.latency_ms * done, done),
         (FAILED, 100.0 * line.failed, done + line.failed),
     )
+
+
+def settling(gathered: Gathered) -> tuple[float, bool | None, str]:
+    """Return seconds of warm-up, whether throughput settled, and why; unknown (0, None, "") where a run is short."""
+    steps = [part / seconds for part, seconds in gathered.sums(TPS)]
+    if len(steps) < FEWEST_S:
+        return 0.0, None, ""
+    steady = steady_state(steps)
+    return (steady.warm_up_s or 0.0) * gathered.step_s, steady.steady, steady.reason
 
 
 _PER_TIME: Final[tuple[tuple[str, Metric, float], ...]] = (
@@ -224,7 +234,7 @@ def _once(
 
 
 def disks_by_role(interval: Interval) -> dict[str, str]:
-    """The disk with the data, and the one with WAL where it is another.
+    """Return the disk with the data, and the one with WAL where it is another.
 
     The device that a directory is on, or one below it; where no role is known and there is one disk only, that one.
     """
@@ -252,7 +262,7 @@ _WITH_QUEUE: Final = (CPU, CLIENT)
 
 
 def sides_without_queue(a: Runs, b: Runs) -> tuple[str, ...]:
-    """The one of "A" and "B" that does not tell the CPU queue; none where both are alike in that."""
+    """Return the one of "A" and "B" that does not tell the CPU queue; none where both are alike in that."""
     untold = [name for name, runs in (("A", a), ("B", b)) if not any(budget.queue_told for budget in _budgets(runs))]
     return tuple(untold) if len(untold) == 1 else ()
 
@@ -279,7 +289,7 @@ class WaitRow(Struct, frozen=True):
 
     @property
     def change_ms(self) -> float | None:
-        """More in B; None where a side does not tell it."""
+        """Return the milliseconds more in B; None where a side does not tell them."""
         return None if self.a_ms is None or self.b_ms is None else self.b_ms - self.a_ms
 
 
@@ -290,7 +300,7 @@ def wait_rows(
     *,
     windows: bool = False,
 ) -> tuple[WaitRow, ...]:
-    """Classes, largest change first, each followed by its waits; empty where a side has no samples.
+    """Return classes, largest change first, each followed by its waits; empty where a side has no samples.
 
     Args:
         latency_ms: Of A and B; without a load of ours the sum of all waits stands for it.
@@ -358,7 +368,7 @@ def _effect(
     *,
     windows: bool,
 ) -> Effect | None:
-    """As a share of the latency."""
+    """Return the effect of a class of waits as a share of the latency."""
     if windows:
         return share_effect(_class_blocks(budgets[0], labels), _class_blocks(budgets[1], labels), latency)
     run_budgets = [[budgets_of_run for run in side if (budgets_of_run := _budgets((run,)))] for side in runs]
@@ -377,7 +387,7 @@ def _effect(
 
 
 def _budgets(runs: Runs) -> list[Budget]:
-    """Those behind the warm-ups."""
+    """Return the budgets behind the warm-ups."""
     return [
         budget
         for run in runs
@@ -387,7 +397,7 @@ def _budgets(runs: Runs) -> list[Budget]:
 
 
 def _ms(budgets: Sequence[Budget]) -> defaultdict[str, float]:
-    """Per transaction, by label."""
+    """Return milliseconds per transaction, by label."""
     transactions = sum(budget.transactions for budget in budgets)
     total: defaultdict[str, float] = defaultdict(float)
     for budget in budgets:
@@ -401,7 +411,7 @@ def _class_values(budgets: Sequence[Budget], labels: Sequence[str]) -> list[floa
 
 
 def _class_blocks(budgets: Sequence[Budget], labels: Sequence[str]) -> list[float]:
-    """ms per transaction in blocks of ten seconds or, where neighbours resemble each other, of more."""
+    """Return ms per transaction in blocks of ten seconds, or of more where neighbours are correlated."""
     values = _class_values(budgets, labels)
     time = autocorrelation_time(values)
     length = ceil(TIMES * time) if time > 1.5 else 1

@@ -166,7 +166,7 @@ class FactsSeen:
 
 
 def machine_facts(facts: HostFacts) -> Iterator[Fact]:
-    """The machine of the server."""
+    """Yield the machine of the server."""
     yield identity_fact(MACHINE, "host name", facts.hostname)
     yield identity_fact(MACHINE, "boot", facts.boot_id)
     yield condition_fact(MACHINE, "kernel", facts.kernel)
@@ -191,7 +191,7 @@ def _server(facts: ServerFacts) -> Iterator[Fact]:
 
 
 def parameter_fact(name: str, value: str, source: str = "", shipped: bool = False) -> Iterator[Fact]:
-    """A parameter as SHOW prints it; nothing of those that the server works out of others."""
+    """Yield a parameter as SHOW prints it; nothing of those that the server works out of others."""
     if name in _NOBODYS:
         return
     kind = FactKind.SETTING
@@ -228,7 +228,7 @@ def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
 
 
 def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
-    """Limits on the server."""
+    """Yield limits on the server."""
     cores = group.cpu_quota_cores
     yield condition_fact(MACHINE, "CPU limit", "none" if cores is None else f"{cores:g} CPUs")
     if group.cpus_allowed is not None:
@@ -239,7 +239,7 @@ def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
 
 
 def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterator[Fact]:
-    """Sizes of tables as the first look found them, from pg_class.relpages; the scale from pgbench's own."""
+    """Yield sizes of tables as the first look found them, from pg_class.relpages; the scale from pgbench's own."""
     block_bytes = 8192 if server is None else server.block_bytes
     tables = [
         table for table in relations.tables if table.kind != "toast" and table.pages > 0 and table.oid >= FIRST_USER_OID
@@ -257,7 +257,7 @@ def _rows_of(tables: Sequence[TableCounters], name: str) -> float:
 
 
 def _scale(estimated: float, branches: float) -> float:
-    """The number of branches where the accounts bear it out; else two digits, as vacuum's estimate of accounts has."""
+    """Return the number of branches where the accounts confirm it; else the estimate to two digits."""
     agree = abs(branches - estimated) <= _SAME_SCALE * estimated
     return float(round(branches)) if agree else float(f"{estimated:.2g}")
 
@@ -287,12 +287,25 @@ def load_facts(runs: Iterable[BenchRun]) -> Iterator[Fact]:
 
 
 def facts_in_order(facts: Iterable[Fact]) -> tuple[Fact, ...]:
-    """Group by group, each as it came."""
+    """Return facts by group, each group in its own order."""
     places = {group: index for index, group in enumerate(GROUPS)}
     return tuple(sorted(facts, key=lambda fact: places[fact.group]))
 
 
 # Contracts of a comparison: the facts that may vary; every other fact must be equal.
+
+
+class Varied(Struct, frozen=True):
+    """A fact that differs.
+
+    Attributes:
+        shipped: Nobody set it on either side.
+    """
+
+    group: str
+    name: str
+    kind: FactKind
+    shipped: bool
 
 
 class MayVary(Struct, frozen=True):
@@ -311,13 +324,13 @@ class MayVary(Struct, frozen=True):
     kinds: frozenset[FactKind] = frozenset({FactKind.SETTING, FactKind.CONDITION})
     shipped_only: bool = False
 
-    def covers(self, group: str, name: str, kind: FactKind, shipped: bool) -> bool:
+    def covers(self, fact: Varied) -> bool:
         return (
-            group == self.group
-            and kind in self.kinds
-            and (shipped or not self.shipped_only)
-            and any(fnmatchcase(name, pattern) for pattern in self.names)
-            and not any(fnmatchcase(name, pattern) for pattern in self.but)
+            fact.group == self.group
+            and fact.kind in self.kinds
+            and (fact.shipped or not self.shipped_only)
+            and any(fnmatchcase(fact.name, pattern) for pattern in self.names)
+            and not any(fnmatchcase(fact.name, pattern) for pattern in self.but)
         )
 
 
@@ -356,37 +369,14 @@ CONTRACTS: Final = {
 """The narrowest of two that let the same fact vary comes first."""
 
 
-def may_vary(contract: Contract, group: str, name: str, kind: FactKind, shipped: bool) -> bool:
-    """Return whether a fact may differ; names and times always may.
-
-    Args:
-        shipped: Nobody set it on either side.
-    """
-    return kind is FactKind.IDENTITY or any(row.covers(group, name, kind, shipped) for row in CONTRACTS[contract].rows)
-
-
-class Varied(Struct, frozen=True):
-    """A fact that differs, as `may_vary` asks for it."""
-
-    group: str
-    name: str
-    kind: FactKind
-    shipped: bool
+def may_vary(contract: Contract, fact: Varied) -> bool:
+    """Return whether a fact may differ; names and times always may."""
+    return fact.kind is FactKind.IDENTITY or any(row.covers(fact) for row in CONTRACTS[contract].rows)
 
 
 def fitting(differences: Sequence[Varied]) -> Contract | None:
-    """The contract that lets all of these vary; None where no single one does."""
-    return next(
-        (
-            contract
-            for contract in CONTRACTS
-            if all(
-                may_vary(contract, difference.group, difference.name, difference.kind, difference.shipped)
-                for difference in differences
-            )
-        ),
-        None,
-    )
+    """Return the contract that lets all of these vary; None where no single one does."""
+    return next((contract for contract in CONTRACTS if all(may_vary(contract, fact) for fact in differences)), None)
 
 
 AS_SHIPPED: Final = "as shipped"
@@ -452,14 +442,14 @@ class Fingerprints(Struct, frozen=True):
 
     @property
     def identities(self) -> tuple[FactDifference, ...]:
-        """Names and moments that differ, and mean nothing."""
+        """Return the differences of names and moments, which mean nothing."""
         return tuple(difference for difference in self.differences if difference.kind is FactKind.IDENTITY)
 
 
 def fingerprints(
     a: Material, b: Material, under_test: Collection[str] = (), contract: Contract | None = None
 ) -> Fingerprints:
-    """Compares what both sides tell of themselves.
+    """Compare the facts of both sides.
 
     Args:
         under_test: Groups and names of facts that are meant to differ; settings are so by themselves.
@@ -489,8 +479,9 @@ def fingerprints(
             meant = meant or either.kind is FactKind.SETTING
         else:
             shipped = all(fact is None or fact.shipped for fact in (fact_a, fact_b))
-            varied += [] if meant else [Varied(either.group, either.name, either.kind, shipped)]
-            meant = meant or may_vary(contract, either.group, either.name, either.kind, shipped)
+            fact = Varied(group=either.group, name=either.name, kind=either.kind, shipped=shipped)
+            varied += [] if meant else [fact]
+            meant = meant or may_vary(contract, fact)
         differences.append(
             FactDifference(
                 group=either.group,
@@ -515,7 +506,7 @@ def fingerprints(
 
 
 def check_names(under_test: Sequence[str], materials: Sequence[Material]) -> None:
-    """Names of --under-test that are neither a group nor a fact of any side.
+    """Check that names of --under-test are groups or facts of a side.
 
     Raises:
         UsageProblem: There is one.

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
-from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums
+from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums, settling
 from pgtop_tune.compare.sides.fingerprint import TOOL, FactsSeen
 from pgtop_tune.compare.sides.material import (
     BUDGET_S,
@@ -34,7 +34,6 @@ from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import RunEvidence, evidence_of
 from pgtop_tune.metrics.run_validity import doubts, ending_doubts
 from pgtop_tune.metrics.server import checkpoints_between
-from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, BenchSample, LoadSpec, RunState
 from pgtop_tune.model.events import Event
@@ -72,7 +71,7 @@ _LATE: Final = 5
 
 
 def read_recording(path: Path, name: str = "") -> Material:
-    """Everything a comparison needs of a recording.
+    """Read all that a comparison needs from a recording.
 
     Args:
         name: In place of the file's.
@@ -127,7 +126,7 @@ class CheckpointsSeen:
         self._counted_s = 0.0
 
     def take(self, interval: Interval, at_s: float) -> None:
-        """The newest frame of the interval, at its moment."""
+        """Take the newest frame of the interval, at its moment."""
         pair = interval.pair(sections.checkpoints, over_gaps=True)
         between = None if pair is None or pair[1].at_s <= self._counted_s else checkpoints_between(*pair)
         if pair is None or between is None:
@@ -149,7 +148,7 @@ class _RecordingReading:
         self._past: list[Frame] = []
 
     def take(self, look: MinuteLook) -> None:
-        """The next frame."""
+        """Take the next frame."""
         frame = look.frame
         before, self.last = self.last, frame
         self.first = self.first or frame
@@ -200,7 +199,7 @@ class _RunReading:
         self._statements = StatementsSeen()
 
     def take(self, interval: Interval, seconds: float, folded: int) -> None:
-        """The newest frame of the interval."""
+        """Take the newest frame of the interval."""
         frame = interval.newest
         if folded:
             self._gathered.widen(seconds)
@@ -244,7 +243,7 @@ class _RunReading:
                 gathered.add_latencies(at_s, second)
 
     def _due(self, at_s: float) -> bool:
-        """Once in ten seconds."""
+        """Return whether ten seconds have passed since the last look."""
         if at_s < self._due_s:
             return False
         # After a gap one look, not one for each ten seconds of it.
@@ -272,9 +271,7 @@ class _RunReading:
 
     def finished(self) -> ComparedRun:
         gathered, last = self._gathered, self._last
-        steps = [part / divisor for part, divisor in gathered.sums(TPS)]
-        steady = steady_state(steps) if len(steps) >= FEWEST_S else None
-        warm_up_s = 0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s
+        warm_up_s, steady, reason = settling(gathered)
         seconds = self._elapsed_s or self._ended_s - (self._began_s or 0.0)
         return ComparedRun(
             began_ms=self._began_ms,
@@ -282,8 +279,8 @@ class _RunReading:
             gathered=gathered,
             seconds=seconds,
             warm_up_s=warm_up_s,
-            steady=None if steady is None else steady.steady,
-            steady_words="" if steady is None else steady.reason,
+            steady=steady,
+            steady_words=reason,
             checkpoints_s=self._checkpoints.began_s,
             budgets=self._budgets,
             looks=self._looks,
@@ -326,7 +323,7 @@ def budget_of(
     """
     window_s = window_s if folded_s is None else _OVER_THE_END * folded_s
     if folded_s is not None and len(interval.recent(sections.activity, window_s)) < 2:
-        # Sessions were not read at both ends, and CPU time is told from theirs.
+        # Sessions were not read at both ends, and CPU time is computed from theirs.
         return None
     latency = latency_budget(interval, window_s)
     if latency is None or latency.measured is not loaded:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import opened
 from pgtop_tune.base.units import size
-from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS
+from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, settling
 from pgtop_tune.compare.sides.fingerprint import (
     DATA,
     LOAD,
@@ -39,7 +39,6 @@ from pgtop_tune.compare.sides.material import (
     setting_fact,
 )
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
-from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, RunVerdict
@@ -179,7 +178,7 @@ def is_record(begin: bytes) -> bool:
 
 
 def read_records(path: Path, name: str = "") -> Material:
-    """Runs of a file, or of all records in a directory.
+    """Read the runs of a file, or of all records in a directory.
 
     Raises:
         RecordingProblem: There is none that can be read.
@@ -189,7 +188,7 @@ def read_records(path: Path, name: str = "") -> Material:
 
 
 def records_in(path: Path) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
-    """Records as they stand in a file or a directory, and what could not be read.
+    """Return records as they stand in a file or a directory, and what could not be read.
 
     Raises:
         RecordingProblem: There is none that can be read.
@@ -235,7 +234,7 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
 
 
 def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problems: tuple[str, ...] = ()) -> Material:
-    """The runs of several records as one side.
+    """Return the runs of several records as one side.
 
     Raises:
         RecordingProblem: One of them has not the shape of a record.
@@ -289,8 +288,7 @@ def _run(record: RunRecord) -> ComparedRun:
         gathered.add(FAILED, elapsed_s, 100.0 * line.failed, done + line.failed)
         elapsed_s = line.elapsed_s
     exact = _take_latencies(gathered, record)
-    steps = [part / divisor for part, divisor in gathered.sums(TPS)]
-    steady = steady_state(steps) if len(steps) >= FEWEST_S else None
+    warm_up_s, steady, reason = settling(gathered)
     summary = _summary(record)
     percentiles = {"p50": summary.p50_ms, "p95": summary.p95_ms, "p99": summary.p99_ms}
     return ComparedRun(
@@ -306,9 +304,9 @@ def _run(record: RunRecord) -> ComparedRun:
         ),
         gathered=gathered,
         seconds=elapsed_s,
-        warm_up_s=0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s,
-        steady=None if steady is None else steady.steady,
-        steady_words="" if steady is None else steady.reason,
+        warm_up_s=warm_up_s,
+        steady=steady,
+        steady_words=reason,
         whole_run={} if exact else {figure: value for figure, value in percentiles.items() if value is not None},
         doubts=tuple(_doubts(record.validity)),
         summary=summary,
@@ -375,7 +373,7 @@ def _summary(record: RunRecord) -> Summary:
 
 
 def _state(record: RunRecord) -> str:
-    """As `Summary.state`; a run that was asked for until stopped has finished."""
+    """Return the state as `Summary` has it; a run without a given end has finished when it was stopped."""
     if record.validity.partial:
         return RunState.FAILED.value if record.state == RunState.FAILED else RunState.STOPPED.value
     return record.state if record.validity.partial is None else RunState.FINISHED.value

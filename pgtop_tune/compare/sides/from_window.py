@@ -95,7 +95,7 @@ class Number(Struct, frozen=True):
 
 
 def every_number(interval: Interval) -> Iterator[tuple[Number, float]]:
-    """All that can be said of the newest frame."""
+    """Yield all that can be said of the newest frame."""
     for metric in SINGLE:
         value = metric(interval)
         if value is not None:
@@ -140,14 +140,14 @@ class WindowSide(Struct, frozen=True):
 def read_window(
     frames: Iterable[Frame], window: Window, name: str, given_up: Callable[[], bool] | None = None
 ) -> WindowSide | None:
-    """As `read_looks`, of frames that each stand for themselves."""
+    """Read a window as `read_looks` does, from frames that each stand for themselves."""
     return read_looks(map(MinuteLook, frames), window, name, given_up)
 
 
 def read_looks(
     looks: Iterable[MinuteLook], window: Window, name: str, given_up: Callable[[], bool] | None = None
 ) -> WindowSide | None:
-    """Reads a window.
+    """Read a window.
 
     Args:
         looks: Those of the window and, for what arrives late, of `LATE_S` after it; others do no harm. Oldest first.
@@ -194,7 +194,7 @@ class _WindowReading:
         self._due_s = BUDGET_S
 
     def take(self, frame: Frame, folded: int) -> None:
-        """The next frame of it, which stands for so many before it."""
+        """Take the next frame, which stands for so many before it."""
         before, self._last = self._last, frame
         self._past.append(frame)
         if len(self._past) > 2 * _PAST:
@@ -236,7 +236,7 @@ class _WindowReading:
             self._moving.add(number.name)
 
     def _take_load(self, frame: Frame, at_s: float | None) -> None:
-        """Progress lines; those that came with the first frame are of the time before it."""
+        """Take progress lines; those of the first frame belong to the time before it."""
         bench = frame.bench
         if not isinstance(bench, BenchSample):
             return
@@ -254,7 +254,7 @@ class _WindowReading:
                 self._gathered.add(figure, at_s, part, divisor)
 
     def take_late(self, frame: Frame) -> None:
-        """Seconds of the transaction log that lie in the window, whenever they came."""
+        """Take seconds of the transaction log that lie in the window, whenever they came."""
         first, last = self._first, self._last
         if first is None or last is None or not isinstance(frame.bench, BenchSample):
             return

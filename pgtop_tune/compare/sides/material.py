@@ -42,7 +42,6 @@ class LatencySums:
         self._merged: Merged | None = None
 
     def add(self, histogram: Histogram) -> None:
-        """One more."""
         self._merged = None
         self._logged += histogram.logged
         self._sum_us += histogram.sum_us
@@ -52,7 +51,7 @@ class LatencySums:
             counts[index] = counts.get(index, 0) + count
 
     def merged(self) -> Merged:
-        """All of them."""
+        """Return all of them."""
         if self._merged is None:
             self._merged = Merged(
                 logged=self._logged, sum_us=self._sum_us, max_us=self._max_us, buckets=ascending(self._counts)
@@ -73,7 +72,7 @@ class Gathered:
         self._latencies: dict[int, LatencySums] = {}
 
     def add(self, figure: str, at_s: float, part: float, divisor: float) -> None:
-        """Adds to the step of a moment.
+        """Add to the step of a moment.
 
         Args:
             at_s: Seconds since the run began; before it counts as its first.
@@ -84,11 +83,11 @@ class Gathered:
         column[step] = before[0] + part, before[1] + divisor
 
     def add_latencies(self, at_s: float, histogram: Histogram) -> None:
-        """Adds transactions that ended in the step of a moment."""
+        """Add transactions that ended in the step of a moment."""
         self._latencies.setdefault(self._step(at_s), LatencySums()).add(histogram)
 
     def widen(self, seconds: float) -> None:
-        """Makes steps at least so long: what is read once in a minute fills no second."""
+        """Make steps at least so long: what is read once in a minute fills no second."""
         while self.step_s < seconds:
             self._coarsen()
 
@@ -112,11 +111,11 @@ class Gathered:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Names of figures there is something of, in the order in which they came."""
+        """Return names of figures there is something of, in the order in which they came."""
         return tuple(self._columns)
 
     def sums(self, figure: str, from_s: float = 0.0) -> list[Sums]:
-        """The figure's sums in the order of time; steps without are left out.
+        """Return the figure's sums in the order of time; steps without are left out.
 
         Args:
             from_s: What is before is left out, a warm-up.
@@ -126,40 +125,39 @@ class Gathered:
         return [column[step] for step in sorted(column) if step >= first and column[step][1] > 0]
 
     def series(self, figure: str) -> list[tuple[float, float]]:
-        """(seconds since the begin, value) of each step, for a chart."""
+        """Return (seconds since the begin, value) of each step, for a chart."""
         column = self._columns.get(figure, {})
         return [
             (step * float(self.step_s), part / divisor) for step, (part, divisor) in sorted(column.items()) if divisor
         ]
 
     def latencies(self, from_s: float = 0.0) -> list[Merged]:
-        """Histograms in the order of time."""
+        """Return histograms in the order of time."""
         first = from_s / self.step_s
         return [self._latencies[step].merged() for step in sorted(self._latencies) if step >= first]
 
     def latency_series(self, quantile: Quantile) -> list[tuple[float, float]]:
-        """(seconds since the begin, ms) of each step that has transactions."""
+        """Return (seconds since the begin, ms) of each step that has transactions."""
         steps = sorted(self._latencies)
         values = ((step, quantile.of(self._latencies[step].merged())) for step in steps)
         return [(step * float(self.step_s), value) for step, value in values if value is not None]
 
 
 def quotient(sums: Sequence[Sums]) -> float | None:
-    """The figure over several steps; None without any."""
+    """Return the figure over several steps; None without any."""
     divisor = sum(step[1] for step in sums)
     return sum(step[0] for step in sums) / divisor if divisor > 0 else None
 
 
 def blocks(count: int, length: int) -> Iterator[slice]:
-    """Whole blocks of so many steps; the rest at the beginning, nearest to a warm-up, is left out."""
+    """Return whole blocks of so many steps; the rest at the beginning, nearest to a warm-up, is left out."""
     return (slice(at, at + length) for at in range(count % length, count, length))
 
 
 # Counters of statements over a stretch of frames, look by look: calls and time of each between two readings.
 #
 # A look has the section's own clock: it is what was counted between two readings of pg_stat_statements. A reset
-# between
-# them, and an entry that was made anew, leave no look.
+# between them, and an entry that was made anew, leave no look.
 
 MOST_LOOKS: Final = 480
 """Kept one by one: of a longer stretch neighbours are put together."""
@@ -210,7 +208,7 @@ class StatementsSeen:
         self._totals: list[StatementTotals] = []
 
     def take(self, frame: Frame, folded: int = 0) -> None:
-        """The next frame.
+        """Take the next frame.
 
         Args:
             folded: It stands for so many that were not read: then entries of both readings count, and no others.
@@ -265,15 +263,15 @@ class StatementsSeen:
             self._width *= 2
 
     def behind(self, warm_up_s: float) -> list[Look]:
-        """Looks that began so long after the first frame, or later."""
+        """Return looks that began so long after the first frame, or later."""
         return [look for look, (began_s, _) in zip(self.looks, self._times, strict=True) if began_s >= warm_up_s]
 
     def seconds(self, warm_up_s: float = 0.0) -> float:
-        """Length of these looks."""
+        """Return the length of these looks."""
         return sum(seconds for began_s, seconds in self._times if began_s >= warm_up_s)
 
     def all_ms(self, warm_up_s: float = 0.0) -> float | None:
-        """Execution time of all statements in these looks but our own; None where the server did not tell."""
+        """Return the execution time of all statements in these looks but our own; None where that is unknown."""
         if len(self._totals) < 2 or self._totals[0].stats_reset_ms != self._totals[1].stats_reset_ms:
             return None
         first, last = self._totals
@@ -287,7 +285,7 @@ class StatementsSeen:
         return max(others_ms, sum(ms for look in self.behind(warm_up_s) for _, ms in look.values()))
 
     def foreign(self) -> Look:
-        """All looks together, without statements of this program."""
+        """Return all looks together, without statements of this program."""
         return {id: counted for id, counted in summed(self.looks).items() if OWN_MARK not in self.text(id)}
 
     def text(self, id: str) -> str:
@@ -303,7 +301,7 @@ def _grown(older: StatementCounters | None, newer: StatementCounters, sample: St
 
 
 def summed(looks: Iterable[Look]) -> dict[str, Counted]:
-    """Several looks as one."""
+    """Return several looks as one."""
     totals: dict[str, Counted] = {}
     for look in looks:
         for id, (calls, ms) in look.items():
@@ -374,7 +372,7 @@ class LoadKey(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """In words: "tpcb-like ×16"."""
+        """Return the load in words: "tpcb-like ×16"."""
         if not self.name:
             return "everything, no load of ours"
         rate = "" if self.rate_per_s is None else f" at {units.number(self.rate_per_s)}/s"
@@ -477,12 +475,11 @@ class ComparedRun(Struct):
 
     @property
     def why_no_reference(self) -> str:
-        """See `metrics.run_validity.why_no_reference`."""
         return why_no_reference(self.summary.state, self.doubts)
 
     @property
     def first_hits(self) -> tuple[int, float] | None:
-        """Seconds at the begin, and the share of buffers found in shared_buffers in them, per cent: a cold cache."""
+        """Return seconds at the begin, and their share of buffer hits, per cent: a cold cache."""
         sums = self.gathered.sums("cache_hit")[: max(_WARMTH_S // self.gathered.step_s, 1)]
         if not sums:
             return None
@@ -490,7 +487,7 @@ class ComparedRun(Struct):
 
     @property
     def bound_by(self) -> tuple[str, ...]:
-        """Disks that stood at the most they do in at least half of the looks, in words."""
+        """Return disks that stood at the most they do in at least half of the looks, in words."""
         return tuple(
             f"bound by the disk {disk} in {100 * count / self.looks:.0f} % of the time"
             for disk, count in self.at_cap.items()
@@ -540,7 +537,7 @@ class Material(Struct, frozen=True):
 
     @property
     def phases(self) -> Mapping[LoadKey, tuple[ComparedRun, ...]]:
-        """Runs of the same load together, in the order of the first of each. A failed run is no phase."""
+        """Return runs of the same load together, in the order of the first of each. A failed run is no phase."""
         runs_by_load: dict[LoadKey, list[ComparedRun]] = {}
         for run in self.runs:
             if run.summary.state != "failed":

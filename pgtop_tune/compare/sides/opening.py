@@ -34,7 +34,7 @@ _LARGE: Final = 4 << 20
 
 
 def open_material(path: Path, name: str = "") -> Material:
-    """A recording, the record of a run or of a series, or a directory of records.
+    """Open a recording, the record of a run or of a series, or a directory of records.
 
     Args:
         name: In place of the file's.
@@ -46,7 +46,7 @@ def open_material(path: Path, name: str = "") -> Material:
 
 
 def open_all(paths: Sequence[Path]) -> list[Material]:
-    """Several, named as their paths; large ones at the same time, as far as there are processors.
+    """Open several files, named as their paths; large ones in parallel, as far as there are processors.
 
     Raises:
         RecordingProblem: As `open_material`: a file that cannot be opened is refused before any is read, then the first
@@ -87,7 +87,7 @@ def _opened(paths: Sequence[Path]) -> list[Material | PgtopError]:
 
 
 def _apart(paths: Sequence[Path]) -> Connection:
-    """Opens them in a process of their own; what comes of it is to be received."""
+    """Open files in another process; the result is to be received from the connection."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     context.Process(target=_send, args=(sender, paths), daemon=True).start()
@@ -166,7 +166,7 @@ class Named(Struct, frozen=True):
 
 
 def named(argument: Path) -> Named:
-    """Takes a name apart; a file that is really called so is that file."""
+    """Take a name apart; a file that is really called so is that file."""
     path, at, window = str(argument).rpartition(_AT)
     since, to, until = window.partition(_TO)
     if not at or not to or argument.exists():
@@ -175,7 +175,7 @@ def named(argument: Path) -> Named:
 
 
 def read_windows(names: Sequence[Named]) -> list[WindowSide]:
-    """Each a window or all of a recording, in the order of the names.
+    """Read a window or all of each recording, in the order of the names.
 
     Raises:
         RecordingProblem: One cannot be read, or has no two frames in its window.

@@ -53,7 +53,7 @@ class AlikeCondition(Struct, frozen=True):
     column: bool = False
 
     def mean(self, values: Iterable[tuple[float, float]]) -> float | None:
-        """Percentage of (value, weight) pairs; None without weight."""
+        """Return the percentage of (value, weight) pairs; None without weight."""
         part = total_weight = 0.0
         for value, weight in values:
             part += (100.0 * (value > 0) if self.by_time else value) * weight
@@ -95,7 +95,7 @@ class Unlike(Struct, frozen=True):
 
 
 def unlike(values: Sequence[Sequence[Iterable[tuple[float, float]]]], changed: Collection[str]) -> Unlike | None:
-    """The first condition that differs; what is not known counts as the same.
+    """Return the first condition that differs; an unknown one counts as the same.
 
     Args:
         values: (value, weight) pairs of each of `CONDITIONS`, in A and in B.
@@ -216,7 +216,7 @@ class Claim(Struct, frozen=True):
 
 
 def difference(before: Sequence[Second], after: Sequence[Second]) -> Difference:
-    """The log ratio of both sides' means.
+    """Return the log ratio of both sides' means.
 
     Raises:
         ValueError: A side is empty or its mean is not above 0.
@@ -243,7 +243,7 @@ def difference(before: Sequence[Second], after: Sequence[Second]) -> Difference:
 def _fit(
     rows: Sequence[Sequence[float]], readings: Sequence[float], split: int, variances: Sequence[float]
 ) -> tuple[list[float], float]:
-    """Coefficients, and the standard error of the second."""
+    """Return coefficients, and the standard error of the second."""
     width = len(rows[0])
     normal = [[0.0] * width for _ in range(width)]
     moments = [0.0] * width
@@ -263,7 +263,7 @@ def _fit(
 
 
 def _solve(matrix: Sequence[Sequence[float]], right_side: Sequence[float]) -> list[float]:
-    """Gauss's elimination with pivots; the matrix is symmetric and positive."""
+    """Solve linear equations by Gaussian elimination with pivots; the matrix is symmetric and positive."""
     size = len(right_side)
     rows = [[*row, value] for row, value in zip(matrix, right_side, strict=True)]
     for i in range(size):
@@ -291,7 +291,7 @@ def mean_variance(values: Sequence[float]) -> float:
 
 
 def long_run_variances(residuals: Sequence[float], split: int) -> tuple[tuple[float, float], int]:
-    """Variance of one second times the seconds that count as one, of both sides, and degrees of freedom of both.
+    """Return both sides' variance of a second times the seconds that count as one, and the degrees of freedom.
 
     Args:
         residuals: Of both sides, in the order of time.
@@ -357,7 +357,7 @@ def _next(before: Claim | None, look: ChangeLook, number: int, limit: float) -> 
 
 
 def moving(before: Sequence[Second]) -> float | None:
-    """The slope before the change, log ratio in ten minutes, where it is clear; None where it is not."""
+    """Return the slope before the change, log ratio in ten minutes, where it is clear; None where it is not."""
     if len(before) < FEWEST_BEFORE:
         return None
     mean, middle = fmean(second.value for second in before), fmean(second.at_s for second in before)

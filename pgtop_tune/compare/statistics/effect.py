@@ -57,7 +57,7 @@ def _fraction(a: float, b: float, x: float) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """I_x(a, b)."""
+    """Return I_x(a, b)."""
     if x <= 0.0 or x >= 1.0:
         return 0.0 if x <= 0.0 else 1.0
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
@@ -67,7 +67,7 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def t_probability(t: float, degrees: float) -> float:
-    """P(T ≤ t) with so many degrees of freedom.
+    """Return P(T ≤ t) with so many degrees of freedom.
 
     Raises:
         ValueError: There are no degrees of freedom.
@@ -85,7 +85,7 @@ def t_probability(t: float, degrees: float) -> float:
 
 @lru_cache(maxsize=512)
 def t_quantile(probability: float, degrees: float) -> float:
-    """The t with P(T ≤ t) = probability.
+    """Return the t with P(T ≤ t) = probability.
 
     Raises:
         ValueError: The probability is not between 0 and 1, or there are no degrees of freedom.
@@ -112,8 +112,7 @@ def t_quantile(probability: float, degrees: float) -> float:
 #
 # on the logarithms of the runs' figures; w² is the variance that a run's figure has from its own seconds. Without any
 # history runs are assumed to differ by 2 % (standard deviation). The interval has 98 %: runs are added until
-# something
-# shows, and 95 % would be wrong in one of eight.
+# something shows, and 95 % would be wrong in one of eight.
 #
 # That assumption is one about throughput and mean latency. Of other figures (percentiles, waits) nothing is known
 # beforehand: Student's interval of the runs themselves stands where it is wider, and one run a side decides nothing.
@@ -153,7 +152,7 @@ def run_noise(
     foreseen: bool = True,
     spread: RunSpread | None = None,
 ) -> RunNoise:
-    """From the runs of both sides, what history knows, and the prior.
+    """Return the noise from the runs of both sides, history, and the prior.
 
     Args:
         a, b: Logarithms of the runs' figures (or shares).
@@ -188,7 +187,7 @@ def runs_effect(
     change: float | None = None,
     root: float | None = None,
 ) -> Effect:
-    """B against A; at least one run on each side.
+    """Return the effect of B against A; at least one run on each side.
 
     Args:
         a, b: Logarithms of the runs' figures, or shares where `ratio` is not set.
@@ -215,13 +214,13 @@ def runs_effect(
 
 
 def half_width(noise: RunNoise, runs_a: int, runs_b: int) -> float:
-    """Half of the interval, as a share, with so many runs on each side."""
+    """Return half of the interval with so many runs on each side, as a share."""
     root = math.sqrt(1.0 / runs_a + 1.0 / runs_b)
     return math.expm1(t_quantile(_DECIDES, noise.degrees) * noise.sd * root)
 
 
 def runs_needed(effect: Effect, noise: RunNoise) -> int | None:
-    """More runs on each side until an interval as narrow as the effect, or 2 %, is likely; None beyond 200.
+    """Return the further runs on each side that likely narrow the interval to the effect, or 2 %; None beyond 200.
 
     0 when there are enough.
     """
@@ -235,9 +234,8 @@ def runs_needed(effect: Effect, noise: RunNoise) -> int | None:
 
 # Seconds to blocks: neighbouring seconds resemble each other, so that the mean of a block is the smallest sample.
 #
-# The length of a block comes from the series itself: three times its integrated autocorrelation time, with the
-# window of
-# Sokal ("Monte Carlo Methods in Statistical Mechanics", 1997), or whole periods of what is known to recur
+# The length of a block comes from the series itself: three times its integrated autocorrelation time, with the window
+# of Sokal ("Monte Carlo Methods in Statistical Mechanics", 1997), or whole periods of what is known to recur
 # (checkpoints), whichever is longer. What correlation is left between blocks so short, the effect allows for.
 
 FEWEST: Final = 4
@@ -248,7 +246,7 @@ _WINDOW: Final = 5.0
 
 
 def autocorrelation_time(values: Sequence[float]) -> float:
-    """Integrated autocorrelation time in steps of the series: how many neighbours count as one. At least 1."""
+    """Return the integrated autocorrelation time in steps: how many neighbours count as one. At least 1."""
     n = len(values)
     mean = fmean(values) if values else 0.0
     centred = [value - mean for value in values]
@@ -264,7 +262,7 @@ def autocorrelation_time(values: Sequence[float]) -> float:
 
 
 def block_length(series: Sequence[Sequence[float]], period: int | None = None) -> int:
-    """Steps to a block that fits all the series to be compared.
+    """Return the steps of a block that fits all series to be compared.
 
     Args:
         period: Steps of something that recurs in them; blocks become whole multiples of it.
@@ -277,7 +275,7 @@ def block_length(series: Sequence[Sequence[float]], period: int | None = None) -
 
 
 def block_means(values: Sequence[float], length: int) -> list[float]:
-    """Means of whole blocks; the rest at the beginning, nearest to a warm-up, is left out."""
+    """Return means of whole blocks; the rest at the beginning, nearest to a warm-up, is left out."""
     start = len(values) % length
     return [fmean(values[at : at + length]) for at in range(start, len(values), length)]
 
@@ -347,14 +345,14 @@ class Effect(Struct, frozen=True):
         return replace(self, low=None, high=None, smallest_seen=None, chance=None)
 
     def moved_to(self, relative: float) -> Effect:
-        """Another difference, with its interval: blocks leave out the rest at the beginning, a table does not."""
+        """Return the effect with another difference: blocks leave out the rest at the beginning, a table does not."""
         off = relative - self.relative
         if self.low is None or self.high is None:
             return replace(self, relative=relative)
         return replace(self, relative=relative, low=self.low + off, high=self.high + off)
 
     def scaled(self, scale: float) -> tuple[float, float | None, float | None]:
-        """The difference and its interval, times so much."""
+        """Return the difference and its interval, multiplied by `scale`."""
         if self.low is None or self.high is None:
             return self.relative * scale, None, None
         return self.relative * scale, self.low * scale, self.high * scale
@@ -376,7 +374,7 @@ class RunSpread(Struct, frozen=True):
 
 
 def spread_of(groups: Sequence[Sequence[float]]) -> RunSpread:
-    """The spread within groups of runs that were made alike."""
+    """Return the spread within groups of runs that were made alike."""
     spread = RunSpread()
     for values in groups:
         if len(values) > 1:
@@ -398,7 +396,9 @@ def effect_of_whole(overall: tuple[float, float], a: Sequence[float], b: Sequenc
     ratio = overall[1] / overall[0]
     if min(len(a), len(b)) < FEWEST or min(fmean(a), fmean(b)) <= 0:
         return Effect(ratio - 1.0, None, None, len(a), len(b), length, None)
-    return _of_blocks(ratio, a, b, length)
+    variances = variance(a) / len(a) / fmean(a) ** 2 + variance(b) / len(b) / fmean(b) ** 2
+    counts = len(a), len(b)
+    return _effect(math.log(ratio), math.sqrt(_STILL_ALIKE * variances), counts, length, ratio=True)
 
 
 def share_effect(a: Sequence[float], b: Sequence[float], total: float) -> Effect | None:
@@ -415,22 +415,17 @@ def share_effect(a: Sequence[float], b: Sequence[float], total: float) -> Effect
     if min(counts) < FEWEST:
         return Effect(difference, None, None, *counts, 1, None)
     error = math.sqrt(_STILL_ALIKE * (variance(a) / len(a) + variance(b) / len(b))) / total
-    return _effect(difference, error, min(counts) - 1, counts, 1, ratio=False)
+    return _effect(difference, error, counts, 1, ratio=False)
 
 
 def on_scale(values: Sequence[float], points: float | None) -> list[float]:
-    """Values on the scale on which a spread of runs is told: logarithms, or shares of so many points."""
+    """Return values on the scale on which a spread of runs is told: logarithms, or shares of so many points."""
     return [math.log(value) if points is None else value / points for value in values]
 
 
-def _of_blocks(ratio: float, a: Sequence[float], b: Sequence[float], length: int) -> Effect:
-    variances = variance(a) / len(a) / fmean(a) ** 2 + variance(b) / len(b) / fmean(b) ** 2
-    counts = len(a), len(b)
-    return _effect(math.log(ratio), math.sqrt(_STILL_ALIKE * variances), min(counts) - 1, counts, length, ratio=True)
-
-
-def _effect(change: float, error: float, degrees: int, counts: tuple[int, int], block_s: int, *, ratio: bool) -> Effect:
-    """An effect with its interval, of a change of logarithms (a ratio) or of shares."""
+def _effect(change: float, error: float, counts: tuple[int, int], block_s: int, *, ratio: bool) -> Effect:
+    """Return an effect with its interval, of a change of logarithms (a ratio) or of shares."""
+    degrees = min(counts) - 1
     t, decided = t_quantile(_SHOWN, degrees), t_quantile(_DECIDED, degrees)
 
     def told(size: float) -> float:
@@ -460,7 +455,7 @@ def certain_together(chances: Mapping[T, float]) -> frozenset[T]:
 
 
 def verdict(effect: Effect, *, higher_is_better: bool, certain: bool | None = None) -> Verdict:
-    """Better or worse only when that is certain and the difference is worth mentioning.
+    """Return better or worse only when that is certain and the difference is worth mentioning.
 
     Args:
         certain: What a correction for several figures says of it; None takes the effect's own.
@@ -480,7 +475,7 @@ def without_verdict(judged: Verdict) -> Verdict:
 
 
 def blocks_needed(effect: Effect) -> int | None:
-    """Blocks on each side until a difference as large as this one, or 2 %, would be found four times out of five.
+    """Return the blocks on each side that find a difference of this size, or 2 %, four times out of five.
 
     None when there are too few to say, or when there are enough already.
     """

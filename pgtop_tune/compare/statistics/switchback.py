@@ -54,7 +54,7 @@ class InBlocks(Struct, frozen=True):
 
 
 def in_blocks(a: ByServer, b: ByServer) -> InBlocks | None:
-    """The effect within servers; None where none ran both."""
+    """Return the effect within servers; None where none ran both."""
     sides = {server: ([y for at, y in a if at == server], [y for at, y in b if at == server]) for server, _ in (*a, *b)}
     common = [side for side in sides.values() if all(side)]
     if not common:
@@ -164,7 +164,7 @@ class CrossCheck(Struct, frozen=True):
 
 
 def bound(pairs: int, alpha: float) -> float:
-    """The t beyond which a claim is valid at every look; infinite with too few pairs.
+    """Return the t beyond which a claim is valid at every look; infinite with too few pairs.
 
     Source: Lai, "On confidence sequences", 1976, as a mixture over the effect size with weight 1/2.
     """
@@ -204,7 +204,7 @@ def decide(ratios: Sequence[float], *, higher_is_better: bool = True) -> Paired:
 
 
 def _share(log_ratio: float) -> float | None:
-    """None where the interval has no end yet."""
+    """Return a log ratio as a share; None where the interval has no end yet."""
     return math.expm1(log_ratio) if math.isfinite(log_ratio) else None
 
 

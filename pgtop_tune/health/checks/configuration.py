@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.base.units import duration
-from pgtop_tune.changes.model.restart import RestartVerdict
+from pgtop_tune.changes.model.change_set import RestartVerdict
 from pgtop_tune.changes.start.checks import FILES, checks
+from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.changes.start.rules import PARAMETERS
-from pgtop_tune.changes.start.values import AT_START
 from pgtop_tune.changes.statements import QUOTED_LISTS, elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown

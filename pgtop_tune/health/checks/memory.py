@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pgtop_tune.base.units import GB, MB, about, count, duration, share_of
-from pgtop_tune.changes.start.values import AT_START
+from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.configured import row_with_value

@@ -20,8 +20,8 @@ from psycopg.rows import tuple_row
 
 from pgtop_tune.base.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
 from pgtop_tune.base.foreign_answers import check_sizes, decodes
-from pgtop_tune.base.owner_trust import ME, trusted
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.sql_quoting import ME, trusted
 from pgtop_tune.model.instance import AnsweringServer
 from pgtop_tune.postgres.server import own_sessions
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, Reached, ServerEndpoint

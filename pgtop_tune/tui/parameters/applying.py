@@ -20,8 +20,14 @@ from pgtop_tune.changes.model.change import (
     WantedParameter,
     WantedSetting,
 )
-from pgtop_tune.changes.model.change_set import Change, ChangeSet
-from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan, RestartState, RestartVerdict
+from pgtop_tune.changes.model.change_set import (
+    Change,
+    ChangeSet,
+    RestartOutcome,
+    RestartPlan,
+    RestartState,
+    RestartVerdict,
+)
 from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.changes.selection import last, parameters_in_order
 from pgtop_tune.metrics.catalogue import Interval

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.change_sets import Undo
     from pgtop_tune.changes.confirm.pending_sets import AutoReverted, Pending, PendingSets
     from pgtop_tune.changes.model.change import Proof, WantedSetting
-    from pgtop_tune.changes.model.change_set import Change
-    from pgtop_tune.changes.model.restart import RestartOutcome
+    from pgtop_tune.changes.model.change_set import Change, RestartOutcome
     from pgtop_tune.changes.ports import ChangeControl, MachineControl
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter

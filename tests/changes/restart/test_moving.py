@@ -16,7 +16,7 @@ import pytest
 from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
-from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
+from pgtop_tune.changes.model.change_set import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.returning import leads_to
 from pgtop_tune.changes.server.control import PostgresControl

@@ -16,7 +16,7 @@ from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.reverting import revert_parameters, try_to_revert
+from pgtop_tune.changes.server.reverting import try_to_revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
 from pgtop_tune.postgres.server.conninfo import resolve
@@ -24,7 +24,7 @@ from tests.postgres.conftest import Superuser, place
 from tests.support.by_pg_ctl import by_pg_ctl
 from tests.support.servers import Servers, conninfo
 from tests.support.standby import standby_of
-from tests.support.undoing import undo, undo_all
+from tests.support.undoing import revert_parameters, undo, undo_all
 
 KNOWN = Instance(
     system_identifier="77",

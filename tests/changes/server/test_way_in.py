@@ -16,7 +16,6 @@ from pgtop_tune.base.errors import LockedOut, ServerProblem, UnsafeChange
 from pgtop_tune.changes.model.change import SYSTEM, ChangeState, Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
-from pgtop_tune.changes.server.reverting import revert_parameters
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.statements import statement
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -28,6 +27,7 @@ from tests.support.by_pg_ctl import auto_conf_of
 from tests.support.poolers import PgBouncer
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
+from tests.support.undoing import revert_parameters
 
 LIBRARIES = "session_preload_libraries"
 SCOPES = (

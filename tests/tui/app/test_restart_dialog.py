@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.changes.model.restart import (
+from pgtop_tune.changes.model.change_set import (
     PendingParameter,
     RestartCheck,
     RestartOutcome,

@@ -34,12 +34,18 @@ from pgtop_tune.changes.journal import JournalText, journals, path_for, read, re
 from pgtop_tune.changes.journal import retire as renamed
 from pgtop_tune.changes.machine.control import HostControl, machine, revert_settings
 from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange
-from pgtop_tune.changes.model.change_set import Change, Refusal, RevertOutcome
+from pgtop_tune.changes.model.change_set import Change, Refusal, RestartState, RevertOutcome
 from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, now_ms
-from pgtop_tune.changes.model.restart import RestartState
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.locked_out import by_hand, let_in_again
-from pgtop_tune.changes.restart.recovery import Elsewhere, KnownServer, Policy, elsewhere, recover
+from pgtop_tune.changes.restart.recovery import (
+    Elsewhere,
+    KnownServer,
+    Policy,
+    by_hand,
+    elsewhere,
+    let_in_again,
+    recover,
+)
 from pgtop_tune.changes.selection import Selection
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.reverting import missed_set, try_to_revert

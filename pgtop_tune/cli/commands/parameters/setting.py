@@ -17,7 +17,7 @@ from pgtop_tune.changes.model.change import (
     WantedParameter,
     WantedSetting,
 )
-from pgtop_tune.changes.model.restart import RestartState
+from pgtop_tune.changes.model.change_set import RestartState
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.selection import named
 from pgtop_tune.changes.server.control import PostgresControl

@@ -328,9 +328,9 @@ def overlay_directory(wanted: Path | None, shown: Callable[[], Path | None]) -> 
         RecordingProblem: It cannot be read.
     """
     from pgtop_tune.base import paths
-    from pgtop_tune.compare.overlay.curves import OverlayDirectory
+    from pgtop_tune.compare.overlay.curves import OverlaySource
 
-    overlay_source = OverlayDirectory(paths.recordings_dir(), shown)
+    overlay_source = OverlaySource(paths.recordings_dir(), shown)
     if wanted is not None:
         overlay_source.check(wanted)
     return overlay_source

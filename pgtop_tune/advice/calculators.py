@@ -46,11 +46,11 @@ def _pgtune_work_mem(facts: AdviceFacts) -> str | None:
         return None
     buffers = facts.ram_bytes / 4
     workers = facts.cores if facts.cores and facts.cores >= _PGTUNE_PARALLEL else 8
-    each = (facts.ram_bytes - buffers) / ((facts.max_connections + workers) * 3)
+    session_bytes = (facts.ram_bytes - buffers) / ((facts.max_connections + workers) * 3)
     divisor = {_OLAP: 2, _MIXED: 2}.get(facts.workload, 1)
     if facts.data_bytes is not None:
-        each *= 1.3 if facts.data_bytes < facts.ram_bytes else 0.9
-    return memory(max(each / divisor, 4 * MB))
+        session_bytes *= 1.3 if facts.data_bytes < facts.ram_bytes else 0.9
+    return memory(max(session_bytes / divisor, 4 * MB))
 
 
 def _pgconfig_work_mem(facts: AdviceFacts) -> str | None:
@@ -63,8 +63,8 @@ def _pgconfig_work_mem(facts: AdviceFacts) -> str | None:
 def _timescale_work_mem(facts: AdviceFacts) -> str | None:
     if not (facts.ram_bytes and facts.max_connections and facts.cores):
         return None
-    each = facts.ram_bytes / GB * (400 * MB / facts.max_connections) / max(round(facts.cores / 2), 1)
-    return memory(max(each, 64 * KB))
+    session_bytes = facts.ram_bytes / GB * (400 * MB / facts.max_connections) / max(round(facts.cores / 2), 1)
+    return memory(max(session_bytes, 64 * KB))
 
 
 def _gather_work_mem(facts: AdviceFacts) -> str | None:
@@ -104,7 +104,7 @@ def _gather_max_wal(facts: AdviceFacts) -> str | None:
 
 
 def _pgtune_parallel(of_cores: Callable[[int], float]) -> Says:
-    """It leaves parallel workers alone on small machines."""
+    """Return a value by cores; pgtune leaves parallel workers alone on small machines."""
     return lambda facts: str(int(of_cores(facts.cores))) if facts.cores and facts.cores >= _PGTUNE_PARALLEL else None
 
 
@@ -255,6 +255,6 @@ OPINIONS: Final[Mapping[str, tuple[tuple[str, Says], ...]]] = MappingProxyType(
 
 
 def opinions(name: str, facts: AdviceFacts) -> tuple[Opinion, ...]:
-    """What each calculator that has an opinion says of a parameter."""
-    said = ((who, says(facts)) for who, says in OPINIONS.get(name, ()))
-    return tuple(Opinion(who, value) for who, value in said if value is not None)
+    """Return the value of each calculator that has an opinion on a parameter."""
+    values = ((calculator, says(facts)) for calculator, says in OPINIONS.get(name, ()))
+    return tuple(Opinion(calculator, value) for calculator, value in values if value is not None)

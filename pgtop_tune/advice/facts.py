@@ -1,6 +1,4 @@
-"""What advice is derived from, server and machine, and what it looks like. Nothing here is measured by advice
-itself.
-"""
+"""Facts that advice is derived from, of server and machine, and the shape of advice. Advice measures nothing itself."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ OUT_OF_REACH: Final[Mapping[str, str]] = {
     "client": _OF_SOME,
     "session": _OF_SOME,
 }
-"""Why ALTER SYSTEM would not change what is shown of a parameter, by its source."""
+"""Source of a parameter → why ALTER SYSTEM would not change its value."""
 CLOCK: Final = "timer"
 """The measured limit that says what reading the clock costs."""
 
@@ -44,7 +42,7 @@ class Machine(Struct, frozen=True, kw_only=True):
         commit_limit_bytes: CommitLimit.
         huge_page_bytes: The kernel's default size of huge pages.
         pools: Of huge pages, one of each size.
-        numa_nodes: How many there are.
+        numa_nodes: Number of nodes.
         live: Values now, by name of the setting.
         disks: The disks of the server's directories.
     """
@@ -60,7 +58,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     disks: tuple[Disk, ...] = ()
 
     def number(self, name: str) -> int:
-        """A live value; 0 where it is not known or no number."""
+        """Return a live value; 0 where it is not known or no number."""
         text = self.live.get(name, "")
         return int(text) if text.isdecimal() else 0
 
@@ -72,8 +70,8 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         major: Major version of the server.
         ram_bytes: Memory it may use: of the machine, or the limit of its cgroup where that is less.
         cores: Processors it may use.
-        disk: What the data directory lies on.
-        workload: What the server is for.
+        disk: Kind of disk of the data directory.
+        workload: Purpose of the server.
         data_bytes: Size of all databases.
         in_recovery: It is a standby: some values must be no lower than its primary's.
         sessions: Of clients, now.
@@ -97,13 +95,13 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         slot_bytes: WAL that the slot furthest behind keeps.
         wal_buffers_bytes: As set; 0 where the server chooses.
         running_wal_buffers_bytes: Of the running server.
-        wal_buffers_full_per_s: How often they were full since the counters began.
-        clock_ns: What reading the clock costs, measured.
+        wal_buffers_full_per_s: Rate at which they were full since the counters began.
+        clock_ns: Measured time of reading the clock.
         wal_segment_bytes: Of this cluster.
         block_bytes: Of this server: BLCKSZ.
         page_bytes: Of memory that is not in huge pages.
         wal_bytes_per_s: Measured under the load that counts.
-        wal_rate_source: Where that rate is from.
+        wal_rate_source: Source of that rate.
         wal_disk_bytes: Size of the file system of pg_wal.
         started_with: Parameters that were given when the server was started: no advice changes them.
         machine: None where its settings cannot be changed, as those of another machine.
@@ -158,7 +156,7 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
 
 
 class Opinion(Struct, frozen=True):
-    """What one of the known calculators says for these facts.
+    """Value of one of the known calculators for these facts.
 
     Attributes:
         who: Its name.
@@ -170,13 +168,13 @@ class Opinion(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """Where to start, and where to stop looking.
+    """Value to start from, and bounds of a search.
 
     Attributes:
         value: As one types it; None where there is nothing to start from but what is set.
         because: The reasoning, with the numbers it stands on. One or two sentences.
         low, high: Bounds for a search, as one types them; "" where there are none.
-        opinions: What others say; they differ up to 20-fold.
+        opinions: Values of others; they differ up to 20-fold.
     """
 
     value: str | None
@@ -186,14 +184,14 @@ class Advice(Struct, frozen=True):
     opinions: tuple[Opinion, ...] = ()
 
 
-# What was seen of a machine, as advice wants it. Pure.
+# A machine as advice takes it. Pure.
 
 
 class MachineLook(Struct, frozen=True):
-    """What a `MachineControl` says at one moment.
+    """State of a `MachineControl` at one moment.
 
     Attributes:
-        settings: What there is to set.
+        settings: Settings that exist.
         facts: Of the machine.
         disks: Under the server's directories.
     """
@@ -204,7 +202,7 @@ class MachineLook(Struct, frozen=True):
 
 
 def machine_of(look: MachineLook) -> Machine:
-    """The machine; what it has committed and its pools are in frames (`gather.facts_of`)."""
+    """Return the machine; its committed memory and its pools are in frames (`gather.facts_of`)."""
     return Machine(
         ram_bytes=look.facts.ram_bytes,
         swap_bytes=look.facts.swap_bytes,
@@ -216,5 +214,5 @@ def machine_of(look: MachineLook) -> Machine:
 
 
 def live_values(settings: Iterable[SystemSetting]) -> dict[str, str]:
-    """Values now, by name, of settings that can be read."""
-    return {each.name: each.live for each in settings if not isinstance(each.live, Unavailable)}
+    """Return values now, by name, of settings that can be read."""
+    return {setting.name: setting.live for setting in settings if not isinstance(setting.live, Unavailable)}

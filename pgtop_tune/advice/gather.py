@@ -1,4 +1,4 @@
-"""What advice is derived from, read off frames of a session or a recording, and what the server is used for. Pure."""
+"""Facts that advice is derived from, read off frames of a session or a recording, and the server's workload. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from pgtop_tune.model.machine import Disk, DiskKind, Workload
 from pgtop_tune.model.parameter_values import parse, show
 from pgtop_tune.model.postgres import DatabaseCounters, ParameterSample, ServerFacts
 
-# What a server is used for, as far as its own counters since their last reset say so. Pure.
+# The workload of a server, by its own counters since their last reset. Pure.
 #
-# Source: pg_stat_database, all databases added up. The kinds are those that calculators ask for; where one ends and
-# the
-# next begins is our own rule.
+# Source: pg_stat_database, all databases added up. The kinds are those of the calculators; the borders between them
+# are our own rule.
 
 LEAST_TRANSACTIONS: Final = 10_000
 """Fewer say nothing: monitoring alone makes some."""
@@ -37,7 +36,7 @@ _FEW_WRITES: Final = 0.05
 
 
 class SeenWorkload(Struct, frozen=True):
-    """What the counters say.
+    """Workload by the counters.
 
     Attributes:
         workload: The nearest kind.
@@ -49,7 +48,7 @@ class SeenWorkload(Struct, frozen=True):
 
 
 def workload_seen(counters: DatabaseCounters) -> SeenWorkload | None:
-    """The kind of load there was since the reset; None where there was next to none.
+    """Return the kind of load since the reset; None where there was next to none.
 
     Rows read are `tup_returned`: those of sequential scans count, which are most of what a report reads. The share of
     writes is rows written of rows written and rows fetched by an index or written.
@@ -78,13 +77,13 @@ _LEAST_COUNTED_S: Final = 600.0
 
 
 class Beside(Struct, frozen=True):
-    """What frames do not have.
+    """Facts that frames do not have.
 
     Attributes:
-        workload: What the operator says the server is for; None goes by its counters.
-        disk: What the operator says of the disk; None goes by `machine`, or by the names of disks in the frames.
+        workload: The operator's word on the workload; None goes by the server's counters.
+        disk: The operator's word on the disk; None goes by `machine`, or by the names of disks in the frames.
         data_bytes: Size of all databases.
-        machine: What was seen of the machine; None where its settings cannot be changed, as those of another machine.
+        machine: The machine; None where its settings cannot be changed, as those of another machine.
         unsuitable: See `AdviceFacts`.
     """
 
@@ -102,7 +101,7 @@ class _AsSet:
         self._of = {parameter.name: parameter for parameter in sample.parameters}
 
     def number(self, name: str, unit: str = "", *, running: bool = False) -> float | None:
-        """None where the server does not show it, or it is no number."""
+        """Return a number; None where the server does not show it, or it is no number."""
         parameter = self._of.get(name)
         if parameter is None:
             return None
@@ -116,17 +115,17 @@ class _AsSet:
             return None
 
     def whole(self, name: str, unit: str = "", *, running: bool = False) -> int | None:
-        """The same as a whole number."""
+        """Return `number` as an integer."""
         number = self.number(name, unit, running=running)
         return None if number is None else int(number)
 
     def is_chosen(self, name: str) -> bool:
-        """Whether its value is set, and not derived by the server."""
+        """Return whether its value is set, and not derived by the server."""
         parameter = self._of.get(name)
         return parameter is not None and (parameter.pending is not None or parameter.source not in DERIVED)
 
     def text(self, name: str, *, running: bool = False) -> str:
-        """As pg_settings has it; "" where the server does not show it."""
+        """Return the value as pg_settings has it; "" where the server does not show it."""
         parameter = self._of.get(name)
         if parameter is None:
             return ""
@@ -134,11 +133,11 @@ class _AsSet:
 
 
 def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
-    """Facts of a server and its machine.
+    """Return the facts of a server and its machine.
 
     Args:
         interval: Its newest frame and some before; the rate of WAL is between the last two.
-        beside: What they do not have.
+        beside: Facts that frames do not have.
 
     Returns:
         None when the server was not seen; what else is not there is None among the facts.
@@ -146,10 +145,10 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
     server, sample = sections.server(interval.newest), interval.now(sections.parameters)
     if isinstance(server, Unavailable) or sample is None:
         return None
-    known, activity = _AsSet(sample), interval.now(sections.activity)
+    parameters, activity = _AsSet(sample), interval.now(sections.activity)
     rate, source = _wal_rate(interval, server)
     machine = _with_memory(beside.machine, interval)
-    temp_buffers = known.whole("temp_buffers", "B")
+    temp_buffers = parameters.whole("temp_buffers", "B")
     return AdviceFacts(
         major=server.version_num // 10_000,
         ram_bytes=_memory_bytes(interval),
@@ -159,29 +158,31 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
         data_bytes=beside.data_bytes,
         in_recovery=server.in_recovery,
         sessions=0 if activity is None else len(client_backends(activity)),
-        max_connections=known.whole("max_connections"),
-        reserved_connections=sum(known.whole(name) or 0 for name in _RESERVED),
-        max_worker_processes=known.whole("max_worker_processes"),
-        autovacuum_max_workers=known.whole("autovacuum_max_workers"),
-        autovacuum_worker_slots=known.whole("autovacuum_worker_slots"),
-        shared_buffers_bytes=known.whole("shared_buffers", "B"),
-        running_buffers_bytes=known.whole("shared_buffers", "B", running=True),
-        shared_memory_bytes=_positive(known.whole("shared_memory_size", "B")),
-        huge_pages=known.text("huge_pages"),
-        huge_page_bytes=known.whole("huge_page_size", "B") or 0,
-        in_huge_pages=_in_huge_pages(known),
-        work_mem_bytes=known.whole("work_mem", "B"),
+        max_connections=parameters.whole("max_connections"),
+        reserved_connections=sum(parameters.whole(name) or 0 for name in _RESERVED),
+        max_worker_processes=parameters.whole("max_worker_processes"),
+        autovacuum_max_workers=parameters.whole("autovacuum_max_workers"),
+        autovacuum_worker_slots=parameters.whole("autovacuum_worker_slots"),
+        shared_buffers_bytes=parameters.whole("shared_buffers", "B"),
+        running_buffers_bytes=parameters.whole("shared_buffers", "B", running=True),
+        shared_memory_bytes=_positive(parameters.whole("shared_memory_size", "B")),
+        huge_pages=parameters.text("huge_pages"),
+        huge_page_bytes=parameters.whole("huge_page_size", "B") or 0,
+        in_huge_pages=_in_huge_pages(parameters),
+        work_mem_bytes=parameters.whole("work_mem", "B"),
         temp_buffers_bytes=8 * MB if temp_buffers is None else temp_buffers,
-        autovacuum_work_mem_bytes=known.whole("autovacuum_work_mem", "B"),
-        hash_mem_multiplier=known.number("hash_mem_multiplier"),
-        checkpoint_timeout_s=known.number("checkpoint_timeout", "s"),
-        checkpoint_completion_target=known.number("checkpoint_completion_target"),
-        max_wal_size_bytes=known.whole("max_wal_size", "B"),
-        wal_keep_bytes=max(known.whole("wal_keep_size", "B") or 0, 0),
-        slot_keep_bytes=known.whole("max_slot_wal_keep_size", "B") or -1,
+        autovacuum_work_mem_bytes=parameters.whole("autovacuum_work_mem", "B"),
+        hash_mem_multiplier=parameters.number("hash_mem_multiplier"),
+        checkpoint_timeout_s=parameters.number("checkpoint_timeout", "s"),
+        checkpoint_completion_target=parameters.number("checkpoint_completion_target"),
+        max_wal_size_bytes=parameters.whole("max_wal_size", "B"),
+        wal_keep_bytes=max(parameters.whole("wal_keep_size", "B") or 0, 0),
+        slot_keep_bytes=parameters.whole("max_slot_wal_keep_size", "B") or -1,
         slot_bytes=_slot_bytes(interval),
-        wal_buffers_bytes=max(known.whole("wal_buffers", "B") or 0, 0) if known.is_chosen("wal_buffers") else 0,
-        running_wal_buffers_bytes=known.whole("wal_buffers", "B", running=True) or 16 * MB,
+        wal_buffers_bytes=max(parameters.whole("wal_buffers", "B") or 0, 0)
+        if parameters.is_chosen("wal_buffers")
+        else 0,
+        running_wal_buffers_bytes=parameters.whole("wal_buffers", "B", running=True) or 16 * MB,
         wal_buffers_full_per_s=_wal_buffers_full_per_s(interval, server),
         clock_ns=_clock_ns(interval),
         wal_segment_bytes=server.wal_segment_bytes,
@@ -190,9 +191,9 @@ def facts_of(interval: Interval, beside: Beside) -> AdviceFacts | None:
         wal_bytes_per_s=rate,
         wal_rate_source=source,
         wal_disk_bytes=_wal_disk_bytes(interval),
-        started_with=frozenset(each.name for each in sample.parameters if each.source == STARTED_WITH),
+        started_with=frozenset(row.name for row in sample.parameters if row.source == STARTED_WITH),
         machine=machine,
-        pending={each.name: each.pending for each in sample.parameters if each.pending is not None},
+        pending={row.name: row.pending for row in sample.parameters if row.pending is not None},
         unsuitable=beside.unsuitable,
     )
 
@@ -204,28 +205,28 @@ def _page_bytes(interval: Interval) -> int:
 
 
 def _with_memory(machine: Machine | None, interval: Interval) -> Machine | None:
-    """The machine with what the newest frame has of its memory."""
-    seen = interval.now(sections.memory)
-    if machine is None or seen is None:
+    """Return the machine with its memory in the newest frame."""
+    memory = interval.now(sections.memory)
+    if machine is None or memory is None:
         return machine
     return replace(
         machine,
-        ram_bytes=seen.total_bytes,
-        swap_bytes=seen.swap_total_bytes,
-        committed_bytes=seen.committed_bytes,
-        commit_limit_bytes=seen.commit_limit_bytes,
-        pools=seen.huge_pages,
+        ram_bytes=memory.total_bytes,
+        swap_bytes=memory.swap_total_bytes,
+        committed_bytes=memory.committed_bytes,
+        commit_limit_bytes=memory.commit_limit_bytes,
+        pools=memory.huge_pages,
     )
 
 
-def _in_huge_pages(known: _AsSet) -> bool | None:
-    """huge_pages_status (17+), else what huge_pages leaves no doubt of."""
-    words = (known.text("huge_pages_status", running=True), known.text("huge_pages", running=True))
-    return next((word == "on" for word in words if word in ("on", "off")), None)
+def _in_huge_pages(parameters: _AsSet) -> bool | None:
+    """Return huge_pages_status (17+), else the value of huge_pages where it leaves no doubt."""
+    values = (parameters.text("huge_pages_status", running=True), parameters.text("huge_pages", running=True))
+    return next((word == "on" for word in values if word in ("on", "off")), None)
 
 
 def disks_of_data(interval: Interval) -> tuple[DiskCounters, ...]:
-    """Whole disks under the data directory; those below a volume, not the volume."""
+    """Return whole disks under the data directory; those below a volume, not the volume."""
     disks = interval.now(sections.disks)
     return () if disks is None else tuple(disk for disk in disks.disks if "data" in disk.roles and not disk.stacked)
 
@@ -250,12 +251,12 @@ def _cores(interval: Interval) -> int | None:
 
 def _workload(interval: Interval) -> Workload:
     counters = interval.now(sections.database)
-    seen = None if counters is None else workload_seen(counters)
-    return Workload.OLTP if seen is None else seen.workload
+    workload = None if counters is None else workload_seen(counters)
+    return Workload.OLTP if workload is None else workload.workload
 
 
 def _disk(interval: Interval, described: Sequence[Disk]) -> DiskKind | None:
-    """The slowest kind under the data directory, None where one of them does not say what it is."""
+    """Return the slowest kind under the data directory, None where one of them does not tell its kind."""
     names = [disk.name for disk in disks_of_data(interval)]
     by_name = (DiskKind.NVME if name.startswith(_NVME) else None for name in names)
     kinds = {kind_of(disk) for disk in described if disk.name in names or not names} or set(by_name)
@@ -265,7 +266,7 @@ def _disk(interval: Interval, described: Sequence[Disk]) -> DiskKind | None:
 
 
 def _wal_rate(interval: Interval, server: ServerFacts) -> tuple[float | None, str]:
-    """WAL in a second and where that is from: the larger of the mean since the counters began, and the last two looks.
+    """Return the WAL of a second and its source: the larger of the mean since the reset, and the last two looks.
 
     The last two only on a busy server: the WAL of an idle server says nothing about its load. A standby counts
     none that it replays.
@@ -283,7 +284,7 @@ def _wal_rate(interval: Interval, server: ServerFacts) -> tuple[float | None, st
 
 
 def _counted_since_ms(interval: Interval, server: ServerFacts) -> int:
-    """When pg_stat_wal began to count: its reset, else the first reset of any, else the start of the server."""
+    """Return when pg_stat_wal began to count: its reset, else the first reset of any, else the start of the server."""
     wal, checkpoints, io = (
         interval.now(sections.wal),
         interval.now(sections.checkpoints),
@@ -291,21 +292,21 @@ def _counted_since_ms(interval: Interval, server: ServerFacts) -> int:
     )
     if wal is not None and wal.stats_reset_ms is not None:
         return wal.stats_reset_ms
-    resets_ms = (each.stats_reset_ms for each in (checkpoints, io) if each is not None)
+    resets_ms = (sample.stats_reset_ms for sample in (checkpoints, io) if sample is not None)
     return min([server.started_ms, *(reset_ms for reset_ms in resets_ms if reset_ms is not None)])
 
 
 def _slot_bytes(interval: Interval) -> int:
-    """WAL that the slot furthest behind keeps; temporary ones go with their session."""
+    """Return the WAL that the slot furthest behind keeps; temporary ones go with their session."""
     sample = interval.now(sections.slots)
     if sample is None or sample.lsn_bytes is None:
         return 0
-    begins = [each.restart_lsn_bytes for each in sample.slots if not each.temporary]
+    begins = [slot.restart_lsn_bytes for slot in sample.slots if not slot.temporary]
     return max((sample.lsn_bytes - begin for begin in begins if begin is not None), default=0)
 
 
 def _wal_buffers_full_per_s(interval: Interval, server: ServerFacts) -> float | None:
-    """Since the counters began; None where they are too young."""
+    """Return the rate since the counters began; None where they are too young."""
     activity, wal = interval.now(sections.activity), interval.now(sections.wal)
     if activity is None or wal is None:
         return None
@@ -323,9 +324,9 @@ def _wal_disk_bytes(interval: Interval) -> int | None:
     if sample is None:
         return None
     for role in ("wal", "data"):
-        found = next((each for each in sample.file_systems if role in each.roles), None)
-        if found is not None:
-            return found.total_bytes
+        file_system = next((candidate for candidate in sample.file_systems if role in candidate.roles), None)
+        if file_system is not None:
+            return file_system.total_bytes
     return None
 
 

@@ -23,13 +23,13 @@ SMALL_BUFFERS: Final = GB
 LEAST_WORK_MEM: Final = 4 * MB
 MOST_WORK_MEM: Final = 64 * MB
 _SHARE: Final = 0.9
-"""Of the memory: the rule says no more than this may be asked for."""
+"""Share of the memory that may be asked for at most."""
 _MOST_POOL: Final = 0.6
 _LEAST_SHARE: Final = 0.1
-"""Of the memory: the server gets that, whatever others hold in huge pages."""
+"""Share of the memory that the server gets, whatever others hold in huge pages."""
 _USED_PERCENT: Final = 95
 _HEADROOM: Final = 0.8
-"""Of CommitLimit: so much may be committed already when strict accounting begins."""
+"""Share of CommitLimit that may be committed when strict accounting begins."""
 _FEW: Final = 100
 _PER_CORE: Final = 10
 _LEAST_CONNECTIONS: Final = 20
@@ -41,11 +41,11 @@ _LEAST_AUTOVACUUM: Final = 64 * MB
 _SPARE: Final = 1.1
 _IN_USE: Final = 0.9
 _NEARLY: Final = 0.75
-"""Of half of what is left for each session: work_mem that is set to that, or more and still fits, stays."""
+"""Share of half of each session's rest: a set work_mem of at least that, which fits, stays."""
 
 
 class MemoryPlan(Struct, frozen=True, kw_only=True):
-    """What everything that takes memory is to have.
+    """Shares of the memory.
 
     Attributes:
         use: The memory rule with the values to be.
@@ -89,12 +89,12 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def buffers_bytes(self) -> float:
-        """shared_buffers."""
+        """Return shared_buffers."""
         return self.use.shared_buffers_bytes
 
 
 def plan(facts: AdviceFacts) -> MemoryPlan | None:
-    """The plan for a server and its machine; None where its memory is not known."""
+    """Return the plan for a server and its machine; None where its memory is not known."""
     if not facts.ram_bytes:
         return None
     ram_bytes = _memory_bytes(facts)
@@ -102,9 +102,9 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
     buffers = typed(ram_bytes / 4) if fixed is None else float(fixed)
     workers = autovacuum_workers(facts)
     maintenance = typed(memory_rule.maintenance_bytes(facts.major, ram_bytes, workers))
-    own = facts.autovacuum_work_mem_bytes
+    own_bytes = facts.autovacuum_work_mem_bytes
     least = min(maintenance, _LEAST_AUTOVACUUM)
-    keeps_own = own is not None and own >= least and own * workers <= _MOST_AUTOVACUUM * ram_bytes
+    keeps_own = own_bytes is not None and own_bytes >= least and own_bytes * workers <= _MOST_AUTOVACUUM * ram_bytes
     drawn = MemoryPlan(
         use=MemoryUse(
             major=facts.major,
@@ -115,51 +115,51 @@ def plan(facts: AdviceFacts) -> MemoryPlan | None:
             temp_buffers_bytes=facts.temp_buffers_bytes,
             parallel_workers=facts.cores or 8,
             autovacuum_max_workers=workers,
-            maintenance_work_mem_bytes=own if keeps_own else maintenance,
+            maintenance_work_mem_bytes=own_bytes if keeps_own else maintenance,
             hash_mem_multiplier=facts.hash_mem_multiplier,
             page_bytes=facts.page_bytes,
         ),
         maintenance_bytes=maintenance,
-        autovacuum_work_mem=as_set(own) if keeps_own and own is not None else "-1",
+        autovacuum_work_mem=as_set(own_bytes) if keeps_own and own_bytes is not None else "-1",
         shared_bytes=shared_memory_bytes(facts, buffers) + more_wal_buffers_bytes(facts, buffers),
     )
     drawn = _with_pool(drawn, facts)
-    # A pool that is not ours to see, or to size, holds what runs in it now, and no more.
+    # A pool that we cannot see or size holds only the present shared memory.
     not_ours = facts.machine is None or bool(drawn.pages_refused)
-    held = not_ours and facts.in_huge_pages is True and buffers <= (facts.running_buffers_bytes or 0)
-    drawn = replace(drawn, use=replace(drawn.use, small_pages=drawn.pages is None and not held))
+    in_held_pages = not_ours and facts.in_huge_pages is True and buffers <= (facts.running_buffers_bytes or 0)
+    drawn = replace(drawn, use=replace(drawn.use, small_pages=drawn.pages is None and not in_held_pages))
     drawn = _with_sessions(drawn, facts)
     return drawn if facts.machine is None else _with_commit_limit(drawn, facts, facts.machine)
 
 
 def typed(size_bytes: float) -> float:
-    """A size as its text gives it back, "5888MB": rounded down."""
+    """Return a size as its text gives it back, "5888MB": rounded down."""
     return parse(memory(size_bytes), "kB", integer=True) * 1024
 
 
 def _memory_bytes(facts: AdviceFacts) -> float:
-    """What the server may use: not what others hold in huge pages, which nobody else can have."""
+    """Return the memory the server may use, without huge pages of others, which nobody else can have."""
     machine, ram_bytes = facts.machine, float(facts.ram_bytes or 0)
     if machine is None or not machine.ram_bytes:
         return ram_bytes
-    held = sum(_pages_of_others(pool, facts) * pool.page_bytes for pool in machine.pools)
-    return min(ram_bytes, max(machine.ram_bytes - held, machine.ram_bytes * _LEAST_SHARE))
+    held_bytes = sum(_pages_of_others(pool, facts) * pool.page_bytes for pool in machine.pools)
+    return min(ram_bytes, max(machine.ram_bytes - held_bytes, machine.ram_bytes * _LEAST_SHARE))
 
 
 def autovacuum_workers(facts: AdviceFacts) -> int:
-    """3, 4 from 16 cores on, 5 from 32; no more than the server has slots for."""
+    """Return 3, 4 from 16 cores on, 5 from 32; no more than the server has slots for."""
     cores = facts.cores or 0
     workers = 5 if cores >= 32 else 4 if cores >= 16 else 3
     return min(workers, facts.autovacuum_worker_slots or workers)
 
 
 def most_connections(cores: int) -> int:
-    """Ten for each core, at least 100: more sessions only wait for each other."""
+    """Return ten for each core, at least 100: more sessions only wait for each other."""
     return max(_PER_CORE * cores, _FEW)
 
 
 def connections(facts: AdviceFacts) -> int:
-    """As many as the cores serve; fewer where fewer are set, and room for the sessions there are.
+    """Return as many as the cores serve; fewer where fewer are set, and room for the sessions there are.
 
     A standby keeps what it has: with less than its primary it does not start.
     """
@@ -176,7 +176,7 @@ def _may_be(number: int, facts: AdviceFacts) -> bool:
 
 
 def shared_memory_bytes(facts: AdviceFacts, buffers_bytes: float) -> float:
-    """All shared memory of a server with other shared_buffers: what the running one has and what the buffers differ.
+    """Return all shared memory of a server with other shared_buffers: the running server's, changed by the difference.
 
     Before 15, where the server does not say, 5 % for what belongs to the buffers, and 64 MB. What belongs to them is
     2.2 to 2.8 % (measured with postgres -C shared_memory_size, 16 and 17, 128 MB to 64 GB): the bounds keep the result
@@ -191,7 +191,7 @@ def shared_memory_bytes(facts: AdviceFacts, buffers_bytes: float) -> float:
 
 
 def _most_shared_bytes(facts: AdviceFacts, buffers_bytes: float) -> float:
-    """A bound for the memory rule, which is the same once the server runs with these buffers."""
+    """Return a bound for the memory rule, which is the same once the server runs with these buffers."""
     running = facts.running_buffers_bytes or facts.shared_buffers_bytes
     if not facts.shared_memory_bytes or not running:
         return shared_memory_bytes(facts, buffers_bytes)
@@ -200,7 +200,7 @@ def _most_shared_bytes(facts: AdviceFacts, buffers_bytes: float) -> float:
 
 
 def _with_pool(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
-    """Huge pages for shared memory, beside those that others have of the pool."""
+    """Return the plan with huge pages for shared memory, beside those that others have of the pool."""
     machine = facts.machine
     if machine is None or not machine.huge_page_bytes or not machine.ram_bytes or drawn.buffers_bytes < SMALL_BUFFERS:
         return drawn
@@ -209,48 +209,48 @@ def _with_pool(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
     if facts.huge_pages == "off" and "huge_pages" in facts.started_with:
         return replace(drawn, pages_refused="The server was started with huge_pages=off.")
     if facts.huge_page_bytes not in (0, page):
-        words = f"huge_page_size is {about(facts.huge_page_bytes)}: pages of that size are reserved at boot."
-        return replace(drawn, pages_refused=words)
-    needed, others = math.ceil(drawn.shared_bytes / page), _pages_of_others(pool, facts)
-    pages, live = needed + others, machine.number("vm.nr_hugepages") or pool.total
+        refusal = f"huge_page_size is {about(facts.huge_page_bytes)}: pages of that size are reserved at boot."
+        return replace(drawn, pages_refused=refusal)
+    needed, other_pages = math.ceil(drawn.shared_bytes / page), _pages_of_others(pool, facts)
+    pages, live = needed + other_pages, machine.number("vm.nr_hugepages") or pool.total
     # Bounds are the same once the server runs with these buffers.
     bound, most = (
-        math.ceil((drawn.use.shared_memory_bytes or 0.0) / page) + others,
+        math.ceil((drawn.use.shared_memory_bytes or 0.0) / page) + other_pages,
         _MOST_POOL * machine.ram_bytes / page,
     )
     if pages <= live <= min(_with_spare(bound, page), most):
         pages = live
-    held = 0
+    held_pages = 0
     if facts.huge_pages == "on" or facts.in_huge_pages:
         as_set = facts.shared_buffers_bytes or 0
-        held = math.ceil(shared_memory_bytes(facts, as_set) / page) + others
-        bound_held = math.ceil(_most_shared_bytes(facts, as_set) / page) + others
-        held = live if held > live or live <= _with_spare(bound_held, page) else held
-    drawn = replace(drawn, page_bytes=page, pages=pages, pages_held=held, reserved=live >= pages)
-    beside = f", {others} of them for others" if others else ""
+        held_pages = math.ceil(shared_memory_bytes(facts, as_set) / page) + other_pages
+        bound_held = math.ceil(_most_shared_bytes(facts, as_set) / page) + other_pages
+        held_pages = live if held_pages > live or live <= _with_spare(bound_held, page) else held_pages
+    drawn = replace(drawn, page_bytes=page, pages=pages, pages_held=held_pages, reserved=live >= pages)
+    beside = f", {other_pages} of them for others" if other_pages else ""
     size = f"{pages} pages of {about(page)}{beside}, are {about(pages * page)}"
     if bound > most:
-        words = f"{size}: more than 60 % of {about(machine.ram_bytes)}."
-        return replace(drawn, pages=None, reserved=False, pages_refused=words)
+        refusal = f"{size}: more than 60 % of {about(machine.ram_bytes)}."
+        return replace(drawn, pages=None, reserved=False, pages_refused=refusal)
     return drawn
 
 
 def usual_pool(machine: Machine) -> HugePages:
-    """The pool of the default size, which vm.nr_hugepages is about."""
+    """Return the pool of the default size, which vm.nr_hugepages is about."""
     size = machine.huge_page_bytes or 0
     return next(
-        (each for each in machine.pools if each.page_bytes == size),
+        (pool for pool in machine.pools if pool.page_bytes == size),
         HugePages(page_bytes=size, total=0, free=0, reserved=0, surplus=0),
     )
 
 
 def pages_taken(pool: HugePages) -> int:
-    """Pages of a pool in use, or promised."""
+    """Return the pages of a pool in use, or promised."""
     return pool.total - pool.free + pool.reserved
 
 
 def is_enough(live: int, pages: int, page_bytes: int) -> bool:
-    """Whether a pool holds at least so many pages, and at most a tenth or a gigabyte more: a smaller surplus stays."""
+    """Return whether a pool holds at least so many pages, and at most a tenth or a gigabyte more: it may stay."""
     return pages <= live <= _with_spare(pages, page_bytes)
 
 
@@ -259,12 +259,12 @@ def _with_spare(pages: int, page_bytes: int) -> float:
 
 
 def _pages_of_others(pool: HugePages, facts: AdviceFacts) -> int:
-    own = math.ceil(_running_bytes(facts) / pool.page_bytes)
-    return max(pages_taken(pool) - own, 0) if _runs_in(pool, facts) else pages_taken(pool)
+    own_pages = math.ceil(_running_bytes(facts) / pool.page_bytes)
+    return max(pages_taken(pool) - own_pages, 0) if _runs_in(pool, facts) else pages_taken(pool)
 
 
 def _runs_in(pool: HugePages, facts: AdviceFacts) -> bool:
-    """Whether the running server's shared memory is in the pool; told from its pages where the server does not say."""
+    """Return whether the running server's shared memory is in the pool; by its pages where the server does not tell."""
     usual = 0 if facts.machine is None else facts.machine.huge_page_bytes
     if facts.in_huge_pages is False or pool.page_bytes != (facts.huge_page_bytes or usual):
         return False
@@ -272,12 +272,12 @@ def _runs_in(pool: HugePages, facts: AdviceFacts) -> bool:
 
 
 def _running_bytes(facts: AdviceFacts) -> float:
-    """Shared memory of the running server."""
+    """Return the shared memory of the running server."""
     return shared_memory_bytes(facts, facts.running_buffers_bytes or facts.shared_buffers_bytes or 0)
 
 
 def _with_sessions(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
-    """work_mem: half of what the rule leaves for each, or what is set; fewer sessions where that is too little."""
+    """Return the plan with work_mem, half of each session's rest or the set value; fewer sessions if it is small."""
     use = drawn.use
     ceiling = memory_rule.work_mem_ceiling_bytes(use, _SHARE)
     if ceiling < LEAST_WORK_MEM:
@@ -288,8 +288,8 @@ def _with_sessions(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
             return replace(drawn, use=replace(use, max_connections=fewer))
         total = sum(term.size_bytes for term in memory_rule.terms(use))
         arithmetic = " + ".join(term.says for term in memory_rule.terms(use))
-        words = f"{arithmetic} = {about(total)}, of {about(use.ram_bytes)} of memory."
-        return replace(drawn, use=use, refused=words)
+        refusal = f"{arithmetic} = {about(total)}, of {about(use.ram_bytes)} of memory."
+        return replace(drawn, use=use, refused=refusal)
     half = min(max(ceiling / 2, LEAST_WORK_MEM), MOST_WORK_MEM)
     now = facts.work_mem_bytes
     keeps = now is not None and max(half * _NEARLY, LEAST_WORK_MEM) <= now <= min(ceiling, MOST_WORK_MEM)
@@ -297,7 +297,7 @@ def _with_sessions(drawn: MemoryPlan, facts: AdviceFacts) -> MemoryPlan:
 
 
 def _connections_that_fit(use: MemoryUse) -> int:
-    """In steps of five, with the work_mem that is given."""
+    """Return how many connections fit with this work_mem, in steps of five."""
     none, one = (
         sum(term.size_bytes for term in memory_rule.terms(replace(use, max_connections=number))) for number in (0, 1)
     )
@@ -305,8 +305,7 @@ def _connections_that_fit(use: MemoryUse) -> int:
 
 
 def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) -> MemoryPlan:
-    """Strict accounting where CommitLimit holds what is committed after a restart with the plan, and what sessions may
-    ask for beside it.
+    """Return the plan with strict accounting, if CommitLimit holds the memory committed after a restart, and sessions.
 
     Shared memory is committed as a whole when the server starts, unless it is in huge pages (shmem_acct_size in
     mm/shmem.c): what the running server has of it is given back, what the plan has is added.
@@ -321,21 +320,21 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
     if machine.committed_bytes is None:
         return replace(drawn, strict_refused="The memory already committed is unknown.")
     now = machine.committed_bytes
-    in_pages = facts.in_huge_pages is True or any(_runs_in(each, facts) for each in machine.pools)
-    others = max(now - (0.0 if in_pages else _running_bytes(facts)), 0.0)
-    committed = others + (drawn.use.shared_memory_bytes or 0.0 if drawn.use.small_pages else 0.0)
+    in_pages = facts.in_huge_pages is True or any(_runs_in(pool_of_size, facts) for pool_of_size in machine.pools)
+    other_bytes = max(now - (0.0 if in_pages else _running_bytes(facts)), 0.0)
+    committed = other_bytes + (drawn.use.shared_memory_bytes or 0.0 if drawn.use.small_pages else 0.0)
     growth = _growth_bytes(drawn)
     is_strict = machine.number("vm.overcommit_memory") == 2
     holds = committed + growth <= limit_bytes
     pool_bytes, most_bytes = pages * pool.page_bytes, max(pages, drawn.pages_held, pool.total) * pool.page_bytes
     least = _granted(most_bytes, ratio, machine)
     if is_strict and not holds and _granted_now(pool_bytes, machine) >= limit_bytes:
-        # What is in force grants more: a smaller limit helps nobody.
+        # The settings in force grant more: a smaller limit helps nobody.
         limit_bytes, least = (_granted_now(each_bytes, machine) for each_bytes in (pool_bytes, most_bytes))
         drawn = replace(drawn, ratio=None, commit_limit_bytes=limit_bytes)
-    # Until the restart the server has what it has; with its values as set it may have more after one.
+    # Until the restart the server keeps its memory; with its set values it may have more after one.
     as_set = 0.0 if drawn.pages_held else shared_memory_bytes(facts, facts.shared_buffers_bytes or 0)
-    before = now if is_strict else max(now, others + as_set)
+    before = now if is_strict else max(now, other_bytes + as_set)
     waits = (
         ""
         if before + growth <= least
@@ -344,29 +343,29 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
             f"advised, and sessions may ask for {about(growth)} more."
         )
     )
-    small, limit_now = others + (drawn.use.shared_memory_bytes or 0.0), machine.commit_limit_bytes or math.inf
+    small, limit_now = other_bytes + (drawn.use.shared_memory_bytes or 0.0), machine.commit_limit_bytes or math.inf
     if is_strict and not drawn.reserved and small > limit_now and drawn.shared_bytes > _running_bytes(facts):
-        words = f"in 4 kB pages it makes {about(small)} committed, of a CommitLimit of {about(limit_now)}"
-        drawn = replace(drawn, small_refused=words)
+        refusal = f"in 4 kB pages it makes {about(small)} committed, of a CommitLimit of {about(limit_now)}"
+        drawn = replace(drawn, small_refused=refusal)
     if is_strict and least < limit_now:
         drawn = replace(drawn, strict_pauses=waits)
     if committed <= _HEADROOM * limit_bytes and (is_strict or holds):
         return drawn if is_strict else replace(drawn, strict_waits=waits)
-    words = (
+    refusal = (
         f"CommitLimit would be {about(limit_bytes)}: {about(committed)} are committed with the server as advised, and "
         f"sessions may ask for {about(growth)} more."
     )
-    return replace(drawn, strict_refused=words, strict_left=is_strict and committed > limit_bytes)
+    return replace(drawn, strict_refused=refusal, strict_left=is_strict and committed > limit_bytes)
 
 
 def _growth_bytes(drawn: MemoryPlan) -> float:
-    """What sessions and workers may ask for."""
+    """Return the memory that sessions and workers may ask for."""
     private = (memory_rule.SESSIONS, memory_rule.PARALLEL, memory_rule.AUTOVACUUM)
     return sum(term.size_bytes for term in memory_rule.terms(drawn.use) if term.name in private)
 
 
 def _commit_limit(pool_bytes: float, machine: Machine) -> tuple[int, float] | None:
-    """The ratio that grants all memory but a twentieth, and CommitLimit with it and a pool of the default size."""
+    """Return the ratio that grants all memory but a twentieth, and CommitLimit with it and a pool of default size."""
     if not machine.ram_bytes or machine.swap_bytes is None:
         return None
     usable = _usable_bytes(pool_bytes, machine)
@@ -377,7 +376,7 @@ def _commit_limit(pool_bytes: float, machine: Machine) -> tuple[int, float] | No
 
 
 def _granted_now(pool_bytes: float, machine: Machine) -> float:
-    """CommitLimit with what is in force, and a pool of the default size."""
+    """Return CommitLimit with the settings in force, and a pool of the default size."""
     kilobytes = machine.number("vm.overcommit_kbytes")
     if kilobytes:
         return kilobytes * 1024.0 + (machine.swap_bytes or 0)
@@ -385,10 +384,12 @@ def _granted_now(pool_bytes: float, machine: Machine) -> float:
 
 
 def _granted(pool_bytes: float, ratio: int, machine: Machine) -> float:
-    """CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap (mm/util.c)."""
+    """Return CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap (mm/util.c)."""
     return max(_usable_bytes(pool_bytes, machine), 0.0) * ratio / 100 + (machine.swap_bytes or 0)
 
 
 def _usable_bytes(pool_bytes: float, machine: Machine) -> float:
-    others = sum(each.total * each.page_bytes for each in machine.pools if each.page_bytes != machine.huge_page_bytes)
-    return (machine.ram_bytes or 0) - pool_bytes - others
+    other_bytes = sum(
+        pool.total * pool.page_bytes for pool in machine.pools if pool.page_bytes != machine.huge_page_bytes
+    )
+    return (machine.ram_bytes or 0) - pool_bytes - other_bytes

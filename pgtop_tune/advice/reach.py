@@ -1,4 +1,4 @@
-"""Which waits of a transaction a parameter can make shorter at best, by prefixes of their labels.
+"""Waits of a transaction that a parameter can shorten at best, by prefixes of their labels.
 
 A table of rows, no measurement: what a row does not name, the parameter does not reach. Locks that are held for a
 shorter time make others wait less, so they are within reach of every parameter that shortens a transaction. Source:
@@ -82,24 +82,24 @@ _REACH: Final = {name: waits for names, waits in _ROWS for name in names}
 
 
 def reach_of(names: Iterable[str]) -> tuple[str, ...] | None:
-    """Prefixes of labels of waits that these parameters together can make shorter; None where one has no row."""
-    found = own_reach_of(names)
-    return None if found is None else tuple(dict.fromkeys((*HELD, *found)))
+    """Return prefixes of waits that these parameters together can shorten; None where one has no row."""
+    own_waits = own_reach_of(names)
+    return None if own_waits is None else tuple(dict.fromkeys((*HELD, *own_waits)))
 
 
 def own_reach_of(names: Iterable[str]) -> tuple[str, ...] | None:
-    """The same without waits for others that are made quicker."""
-    found: list[str] = []
+    """Return the same without waits for other transactions."""
+    reachable: list[str] = []
     for name in names:
         waits = _REACH.get(name.lower())
         if waits is None:
             return None
-        found += waits
-    return tuple(dict.fromkeys(found))
+        reachable += waits
+    return tuple(dict.fromkeys(reachable))
 
 
 def reached(label: str, prefixes: Iterable[str]) -> bool:
-    """Whether a wait ("IO:WalSync", "CPU") is among them."""
+    """Return whether a wait ("IO:WalSync", "CPU") has one of the prefixes."""
     return any(label == prefix or label.startswith(prefix) for prefix in prefixes if prefix != CPU) or (
         label == CPU and CPU in prefixes
     )

@@ -11,8 +11,14 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import OUT_OF_REACH, Advice
 from pgtop_tune.advice.knobs.catalogue import GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.advice.listing import advised_value, differs, is_changed, listed_parameters, listed_settings
-from pgtop_tune.advice.proposal import advice_for
+from pgtop_tune.advice.proposal import (
+    advice_for,
+    advised_value,
+    differs,
+    is_changed,
+    listed_parameters,
+    listed_settings,
+)
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.tables import Table
 from pgtop_tune.cli.snapshot import AdviceBasis

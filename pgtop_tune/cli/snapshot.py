@@ -17,7 +17,7 @@ from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession
-from pgtop_tune.health.unsuitable import unsuitable
+from pgtop_tune.health.proposals import unsuitable
 from pgtop_tune.host.block_devices import ROOT, disks
 from pgtop_tune.host.machine_setup import machine_facts
 from pgtop_tune.host.psutil_rows import NO_DETAILS, SOURCE

@@ -31,47 +31,47 @@ HANDED: Final = 0.5
 
 
 def wal_busy(facts: Facts) -> float:
-    """U_wal, 0 to 1."""
+    """Return U_wal, 0 to 1."""
     return (facts.interval.once(io.WAL_BUSY.value) or 0.0) / 100.0
 
 
 def manager_is_of_rows(facts: Facts) -> bool:
-    """Whether LWLock:LockManager is the queue for a row, and not the lock table."""
+    """Return whether LWLock:LockManager is the queue for a row, and not the lock table."""
     return facts.s(*_ROW) >= facts.s(_MANAGER)
 
 
 def row_ms(facts: Facts) -> float:
-    """ms of each transaction in the queue for rows, whoever has them."""
+    """Return the ms of each transaction in the queue for rows, whoever has them."""
     return facts.b(*_ROW, *((_MANAGER,) if manager_is_of_rows(facts) else ()))
 
 
 def roots_flushing(facts: Facts) -> float:
-    """Share of the roots, look by look, that waited for their own flush; 0 with fewer than five looks."""
-    seen = [look for look in facts.roots if look.blocked and look.pid is not None]
-    if len(seen) < _FEWEST_ROOTS:
+    """Return the share of roots, look by look, that waited for their own flush; 0 with fewer than five looks."""
+    looks = [look for look in facts.roots if look.blocked and look.pid is not None]
+    if len(looks) < _FEWEST_ROOTS:
         return 0.0
-    return sum(look.flushes for look in seen) / len(seen)
+    return sum(look.flushes for look in looks) / len(looks)
 
 
 def handed_to_wal_ms(facts: Facts) -> float:
-    """The part of the queue for rows that is the WAL device's: rows are held while their owner flushes."""
+    """Return the part of the queue for rows that is the WAL device's: an owner holds its rows while it flushes."""
     return row_ms(facts) * facts.once(roots_flushing) if wal_busy(facts) >= HANDED else 0.0
 
 
 def wal_ms(facts: Facts) -> float:
-    """ms of each transaction that wait for the WAL device, rows that are held meanwhile included."""
+    """Return the ms of each transaction that wait for the WAL device, and for rows held meanwhile."""
     return facts.b(*DEVICE) + handed_to_wal_ms(facts)
 
 
 def flush_for_cpu(facts: Facts) -> float:
-    """Share of the waits for WAL, 0 to 1, that is one for a CPU: cores are full, and the device itself answers quickly.
+    """Return the share of waits for WAL, 0 to 1, that is a wait for a CPU: cores are full, and the device is quick.
 
     What flushes while every core is taken is put off before its write and again after it. The device is busy for little
     of the time in which sessions write and flush.
     """
     flush_ms, device = facts.interval.once(io.WAL_FLUSH_MS.value), facts.wal_disk
     if device is None or not flush_ms or (facts.busy or 0.0) < FULL or facts.number("commit_delay"):
-        # With commit_delay the one that flushes for all sleeps first.
+        # With commit_delay the session that flushes for the group sleeps first.
         return 0.0
     await_ms = facts.by(host.DISK_WRITE_AWAIT).get(device, 0.0)
     used = facts.by(host.DISK_BUSY).get(device, 100.0)
@@ -80,26 +80,26 @@ def flush_for_cpu(facts: Facts) -> float:
 
 
 def wal_bytes_ms(facts: Facts) -> float:
-    """ms of each transaction that wait for bytes of WAL: fewer of them make no flush shorter."""
+    """Return the ms of each transaction that wait for bytes of WAL: fewer bytes make no flush shorter."""
     writing, flushing = facts.s(*WRITING), facts.s("io:walsync")
     queue = facts.b("lwlock:walwrite") * writing / (writing + flushing) if writing else 0.0
     return facts.b(*WRITING, *INSERTING) + queue
 
 
 def _of_workers(facts: Facts, *waits: str) -> float:
-    """ms that sessions wait for their parallel workers, as far as these wait for that."""
+    """Return the ms of sessions with parallel workers that wait, as far as the workers are in these waits."""
     gathered = facts.b(*_GATHER)
-    whole = facts.s_of(_WORKER, "*")
-    return gathered * facts.s_of(_WORKER, *waits) / whole if gathered and whole else 0.0
+    all_workers = facts.s_of(_WORKER, "*")
+    return gathered * facts.s_of(_WORKER, *waits) / all_workers if gathered and all_workers else 0.0
 
 
 def cpu_ms(facts: Facts) -> float:
-    """ms on a CPU, that of parallel workers included."""
+    """Return the ms on a CPU, those of parallel workers included."""
     return facts.cpu_ms + _of_workers(facts, CPU.lower())
 
 
 def queue_ms(facts: Facts) -> float:
-    """ms waiting for a CPU; with it the queue for a lock whose holder has none."""
+    """Return the ms waiting for a CPU, and in the queue for a lock whose holder has none."""
     if put_off := facts.once(flush_for_cpu):
         return facts.queue_ms + put_off * wal_ms(facts)
     preempted = facts.is_full and wal_busy(facts) < _HOLDER_RUNS
@@ -107,5 +107,5 @@ def queue_ms(facts: Facts) -> float:
 
 
 def read_ms(facts: Facts) -> float:
-    """ms in reads of table and index files, those of parallel workers included."""
+    """Return the ms in reads of table and index files, those of parallel workers included."""
     return facts.b(*READS) + _of_workers(facts, *READS)

@@ -20,20 +20,17 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.blockers import RootLook, jam_over_s, root_look
 from pgtop_tune.diagnosis.chains import wal_busy
-from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
+from pgtop_tune.diagnosis.facts import WINDOW_S, Facts, RootLook, jam_over_s, root_look
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
 from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
-from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, short_sentence
 from pgtop_tune.diagnosis.rules import (
-    checkpoints,
     client,
     cpus,
     io,
     limits,
     locks,
-    memory,
     outages,
     replication,
     statements,
@@ -41,7 +38,6 @@ from pgtop_tune.diagnosis.rules import (
     upkeep,
     wal,
 )
-from pgtop_tune.diagnosis.wording import shortened
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
 from pgtop_tune.metrics.load import stalls, work_window_s
@@ -49,26 +45,14 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 
-# All rules, in the order in which they are listed.
-
-RULES: Final[tuple[Rule, ...]] = (
-    *outages.RULES,
-    *limits.RULES,
-    *locks.RULES,
-    *wal.RULES,
-    *checkpoints.RULES,
-    *cpus.RULES,
-    *client.RULES,
-    *io.RULES,
-    *memory.RULES,
-    *replication.RULES,
-    *statements.RULES,
-    *structures.RULES,
-    *upkeep.RULES,
-)
+_MODULES: Final = (
+    outages, limits, locks, wal, cpus, client, io, replication, statements, structures, upkeep,
+)  # fmt: skip
+RULES: Final[tuple[FindingRule, ...]] = tuple(rule for module in _MODULES for rule in module.RULES)
+"""All rules, in the order in which they are listed."""
 
 
-# Whether numbers of ten seconds still hold what was before a change.
+# Changes within the last ten seconds, whose numbers mix before and after.
 
 _WORDS: Final = {
     EventKind.PARAMETER: "a parameter was changed",
@@ -80,7 +64,7 @@ _WORDS: Final = {
 
 
 def settling_words(facts: Facts) -> str | None:
-    """The change of the last ten seconds that the numbers mix with what was before; None without one."""
+    """Return the change of the last ten seconds that the numbers mix with earlier ones; None without one."""
     interval = facts.interval
     now_s, now_ms = interval.newest.elapsed_s, interval.newest.taken_at_ms
     newest: Event | None = None
@@ -108,7 +92,7 @@ def settling_words(facts: Facts) -> str | None:
 
 
 def _stall_over_s(facts: Facts) -> float | None:
-    """How long ago the last stall of the load ended, where the means still hold seconds of it; None without one."""
+    """Return how long ago the last stall ended, where the means still hold seconds of it; None without one."""
     now_ms = facts.interval.newest.taken_at_ms
     ends_ms = [
         silence.until_ms
@@ -126,13 +110,13 @@ def _stall_over_s(facts: Facts) -> float | None:
 SOON_S: Final = 600.0
 LATER_S: Final = 3600.0
 LAST_TO_BIND: Final = 3
-"""The last place of what binds; what stands behind is worth a line at the foot."""
+"""The last place of a finding that binds; those behind it are a line at the foot."""
 _NEARLY: Final = 0.9
 _EQUAL: Final = 0.9
 _SURE: Final = tuple(Confidence)
 
 
-class Ranked(Struct, frozen=True):
+class RankedFinding(Struct, frozen=True):
     """A finding with what its place depends on.
 
     Attributes:
@@ -146,7 +130,7 @@ class Ranked(Struct, frozen=True):
 
     @property
     def place(self) -> int:
-        """Outages, limits within ten minutes, latency, limits within the hour, the others."""
+        """Return 0 for outages, 1 for limits in ten minutes, 2 for latency, 3 for limits in an hour, else more."""
         kind = self.finding.kind
         if kind is FindingKind.OUTAGE:
             return 0
@@ -158,28 +142,28 @@ class Ranked(Struct, frozen=True):
         return 1 if near else 3 if self.left_s is not None and self.left_s < LATER_S else 4
 
 
-def ranked(found: Sequence[Ranked], rules: Mapping[str, Rule]) -> list[Ranked]:
-    """In order: by place, then by impact; causes before their symptoms, limits within the hour after the first."""
-    order = sorted(found, key=lambda each: (each.place, -each.strength, each.finding.rule))
+def ranked(findings: Sequence[RankedFinding], rules: Mapping[str, FindingRule]) -> list[RankedFinding]:
+    """Order findings by place, then by impact; causes before their symptoms, limits within the hour after the first."""
+    order = sorted(findings, key=lambda entry: (entry.place, -entry.strength, entry.finding.rule))
     for index in range(len(order) - 1):
-        one, other = order[index], order[index + 1]
-        level = one.place == other.place == 2 and other.strength >= _EQUAL * one.strength
-        if level and _SURE.index(other.finding.confidence) < _SURE.index(one.finding.confidence):
-            order[index], order[index + 1] = other, one
+        one, next_one = order[index], order[index + 1]
+        level = one.place == next_one.place == 2 and next_one.strength >= _EQUAL * one.strength
+        if level and _SURE.index(next_one.finding.confidence) < _SURE.index(one.finding.confidence):
+            order[index], order[index + 1] = next_one, one
     for cause in list(order):
         symptoms = set(rules[cause.finding.rule].before) if cause.finding.rule in rules else set()
         at = order.index(cause)
         first = next((n for n in range(at) if order[n].finding.rule in symptoms and order[n].place == cause.place), at)
         order.insert(first, order.pop(at))
-    latency = sum(each.place < 2 for each in order) + 1
-    hour = [each for each in order if each.place == 3]
-    if hour and any(each.place == 2 for each in order):
-        rest = [each for each in order if each.place != 3]
-        order = [*rest[:latency], *hour, *rest[latency:]]
+    latency = sum(entry.place < 2 for entry in order) + 1
+    hour = [entry for entry in order if entry.place == 3]
+    if hour and any(entry.place == 2 for entry in order):
+        without_hour = [entry for entry in order if entry.place != 3]
+        order = [*without_hour[:latency], *hour, *without_hour[latency:]]
     return order
 
 
-# What removing a finding can bring at most: an upper bound of operational laws, never a promise.
+# The upper bound of the gain from removing a finding, by operational laws; never a promise.
 #
 # without I of L   throughput of a closed loop grows at most to L / (L − I) times
 # next resource    and never past 1 / U of the resource that is used most after this one
@@ -189,7 +173,7 @@ _LEAST_USED: Final = 0.05
 
 
 def gain(facts: Facts, rule: str, impact_ms: float | None) -> str | None:
-    """ "at most 1.3 times the throughput: then the CPUs are full"; None without a load of ours that runs freely."""
+    """Return "at most 1.3 times the throughput: then the CPUs are full"; None unless our load runs at full speed."""
     if impact_ms is None or facts.run is None or facts.run.rate_per_s or not facts.latency_ms:
         return None
     left_ms = facts.latency_ms - impact_ms
@@ -201,25 +185,25 @@ def gain(facts: Facts, rule: str, impact_ms: float | None) -> str | None:
 
 
 def _used(facts: Facts, rule: str) -> list[tuple[str, float]]:
-    """Resources that the rule is not about, and the share of each that is used."""
+    """Return resources that the rule is not about, and the used share of each."""
     demand = facts.generator.busiest_demand if facts.generator else None
-    known = (
+    resources = (
         (("cpu.",), "the CPUs are full", (facts.busy or 0.0) / 100.0),
         (("wal.", "ckpt.", "io.cap"), "the WAL device is", wal_busy(facts)),
         (("client.", "cpu."), "pgbench is the limit", (demand or 0.0) / 100.0),
     )
-    return [(word, used) for own, word, used in known if used > _LEAST_USED and not rule.startswith(own)]
+    return [(word, used) for rules, word, used in resources if used > _LEAST_USED and not rule.startswith(rules)]
 
 
-# How sure a sentence may be: one step less for each thing that makes its numbers say less.
+# Confidence: one step less for each doubt about the numbers.
 
 FEW_LOOKS: Final = 30
 _SCALED: Final = 0.8
 _STEPS: Final = (Confidence.IS, Confidence.MOST_LIKELY, Confidence.PERHAPS, Confidence.UNCLEAR)
 
 
-def confidence_of(rule: Rule, hit: Hit, facts: Facts) -> Confidence:
-    """Of one finding. What is counted and not sampled, as limits and outages are, is as it is."""
+def confidence_of(rule: FindingRule, hit: Hit, facts: Facts) -> Confidence:
+    """Return the confidence of a finding; a limit or an outage is counted, not sampled, and has no doubt."""
     if hit.kind_of(rule) is not FindingKind.LATENCY:
         return Confidence.IS
     doubts = (
@@ -235,7 +219,7 @@ def confidence_of(rule: Rule, hit: Hit, facts: Facts) -> Confidence:
 
 
 def worded(confidence: Confidence, sentence: str) -> str:
-    """The sentence with the word."""
+    """Return the sentence with its confidence."""
     if confidence is Confidence.IS:
         return sentence
     if confidence is Confidence.UNCLEAR:
@@ -246,7 +230,7 @@ def worded(confidence: Confidence, sentence: str) -> str:
 _ENTERS_S: Final = 5.0
 _ENTERS_OF_5: Final = 3
 _KNOWN_S: Final = 2.0
-"""Time of which three of five can be said."""
+"""The shortest time over which three of five are counted."""
 _LEAVES_S: Final = 10.0
 _LEAVES_SHARE: Final = 0.06
 _LEADS: Final = 1.25
@@ -256,25 +240,25 @@ _HALF: Final = 0.5
 _NEVER_S: Final = -inf
 _ROOTS: Final = 30
 _NOTHING_THERE: Final = (Reason.NO_LOAD, Reason.NO_POOLER, Reason.NOT_YET)
-"""Why a section is missing although everything was looked at."""
+"""Reasons of missing sections that leave nothing unseen."""
 _SLACK_S: Final = 0.05
 """Frames of a second are some ms more or less apart."""
 _REMEMBERED: Final = 3_600
-"""Frames of which it is remembered what was said."""
+"""Frames whose diagnosis is remembered."""
 
 
 class _Track(Struct):
-    """What is known of a rule.
+    """History of a rule.
 
     Attributes:
-        seen: Moments and whether it held, of the last seconds.
-        held_s: When it held last.
-        since_ms: When it came in; None while it is out.
+        moments: Those of the last seconds, and whether the condition held.
+        held_s: Moment at which it held last.
+        since_ms: Moment at which it came in; None while it is out.
         hit, confidence: Behind its sentence.
-        told_s: When these were taken.
+        told_s: Moment of these.
     """
 
-    seen: deque[tuple[float, bool]] = field(default_factory=deque)
+    moments: deque[tuple[float, bool]] = field(default_factory=deque)
     began_ms: int = 0
     held_s: float = 0.0
     since_ms: int | None = None
@@ -283,27 +267,27 @@ class _Track(Struct):
     told_s: float = 0.0
     strength: float = 0.0
 
-    def looked(self, now_s: float, *, held: bool) -> None:
-        """Notes whether it held."""
-        seen = self.seen
-        seen.append((now_s, held))
-        while seen[0][0] <= now_s - _ENTERS_S - _SLACK_S:
-            seen.popleft()
+    def note(self, now_s: float, *, holds: bool) -> None:
+        """Note whether the condition held."""
+        moments = self.moments
+        moments.append((now_s, holds))
+        while moments[0][0] <= now_s - _ENTERS_S - _SLACK_S:
+            moments.popleft()
 
 
 class Diagnosing:
     """Says what binds, frame by frame.
 
     Args:
-        rules: Which ones.
+        rules: Rules to ask.
     """
 
-    def __init__(self, rules: Sequence[Rule] = RULES) -> None:
+    def __init__(self, rules: Sequence[FindingRule] = RULES) -> None:
         self._rules: Final = tuple(rules)
         self._by_id: Final = {rule.id: rule for rule in rules}
         self._needs: Final = {rule.id: frozenset(section.name for section in rule.needs) for rule in rules}
         self._needed: Final = tuple({section.name: section for rule in rules for section in rule.needs}.values())
-        self._said: Final[dict[tuple[int, float], tuple[float, Diagnosis]]] = {}
+        self._remembered_ones: Final[dict[tuple[int, float], tuple[float, Diagnosis]]] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -318,15 +302,15 @@ class Diagnosing:
         self._quiet: tuple[float, Finding] | None = None
 
     def look(self, interval: Interval, anew: bool = False) -> Diagnosis:
-        """The diagnosis of the newest frame.
+        """Return the diagnosis of the newest frame.
 
         Asked with every frame of a session; asked twice for the same one, it says the same. Frames that do not follow
         those of the look before (a jump, another recording), or that have others before them, begin anew, but for steps
         back: what was said stands.
         """
-        said, older_came = self.said_of(interval.newest), interval.frames[0].elapsed_s < self._oldest_s
-        if said is not None and not older_came and self._is_before(interval.newest):
-            return said
+        former, older_came = self.said_of(interval.newest), interval.frames[0].elapsed_s < self._oldest_s
+        if former is not None and not older_came and self._is_before(interval.newest):
+            return former
         if older_came or not self._follows(interval):
             self._forget()
             self._oldest_s = interval.frames[0].elapsed_s
@@ -338,19 +322,19 @@ class Diagnosing:
         settling = settling_words(facts)
         absent: dict[str, list[str]] = {}
         small = is_small(facts)
-        gone = self._gone(interval.newest)
+        missing_sections = self._missing(interval.newest)
         for rule in self._rules:
-            missing = not self._needs[rule.id].isdisjoint(gone)
-            if missing and (reason := _reason(interval.newest, rule, gone)):
+            missing = not self._needs[rule.id].isdisjoint(missing_sections)
+            if missing and (reason := _reason(interval.newest, rule, missing_sections)):
                 absent.setdefault(reason, []).append(rule.id)
             if small and rule.kind is FindingKind.LATENCY:
-                # Nobody is left to wait: what took time of the load is over.
+                # Nobody is left to wait: the load's delay is over.
                 self._tracks[rule.id] = _Track()
                 continue
-            hit = None if missing else self._found(rule, facts)
+            hit = None if missing else self._hit(rule, facts)
             self._note(rule, hit, facts, at_once, settling is not None)
         order = self._in_order(now_s, rate_reached(facts))
-        findings = [each.finding for each in order]
+        findings = [entry.finding for entry in order]
         if not order or order[0].place > LAST_TO_BIND:
             findings = [self._nothing(facts, settling), *findings]
         not_looked_at = tuple(NotLookedAt(tuple(rules), reason) for reason, rules in absent.items())
@@ -359,7 +343,7 @@ class Diagnosing:
         return self._remembered(interval.newest, Diagnosis(tuple(findings), settling, not_looked_at))
 
     def look_through(self, interval: Interval) -> Diagnosis:
-        """The diagnosis of the newest frame, after a look at each of those before it."""
+        """Return the diagnosis of the newest frame, after a look at each of those before it."""
         frames, before = list(interval.frames), None
         for end in range(max(len(frames) - STEADY_FRAMES, 0) + 1, len(frames)):
             before = Interval(frames[:end], before)
@@ -368,32 +352,32 @@ class Diagnosing:
 
     def said_of(self, frame: Frame) -> Diagnosis | None:
         """Return what was said when this frame was the newest; None where it never was, or too long ago."""
-        said = self._said.get(_moment(frame))
-        return None if said is None else said[1]
+        remembered = self._remembered_ones.get(_moment(frame))
+        return None if remembered is None else remembered[1]
 
     def _remembered(self, frame: Frame, diagnosis: Diagnosis) -> Diagnosis:
         """Return, of what is said now and what was said before, that of the longer way to this frame."""
-        looked_at, before = self._said.pop(_moment(frame), (0.0, diagnosis))
+        looked_at, before = self._remembered_ones.pop(_moment(frame), (0.0, diagnosis))
         if looked_at > self._looked_at:
             diagnosis = before
-        self._said[_moment(frame)] = max(looked_at, self._looked_at), diagnosis
-        while len(self._said) > _REMEMBERED:
-            del self._said[next(iter(self._said))]
+        self._remembered_ones[_moment(frame)] = max(looked_at, self._looked_at), diagnosis
+        while len(self._remembered_ones) > _REMEMBERED:
+            del self._remembered_ones[next(iter(self._remembered_ones))]
         return diagnosis
 
-    def _gone(self, frame: Frame) -> dict[str, Unavailable]:
-        """Of the sections that any rule needs, those that are not there, and why."""
+    def _missing(self, frame: Frame) -> dict[str, Unavailable]:
+        """Return the missing ones among the sections that any rule needs, and why."""
         read = [(section.name, section.reach(frame)) for section in self._needed]
-        return {name: found for name, found in read if found.__class__ is Unavailable}
+        return {name: reading for name, reading in read if reading.__class__ is Unavailable}
 
     def _take_roots(self, interval: Interval) -> None:
-        """Of the newest frame; with the first look of all frames whose sessions are whole."""
+        """Take the roots of the newest frame; with the first look, those of all frames with complete sessions."""
         window_s = _ENTERS_S if self._roots else WINDOW_S
         locks, horizon = interval.recent(sections.locks, window_s), interval.now(sections.horizon)
         prepared = () if horizon is None else horizon.prepared
         for activity in reversed(interval.recent(sections.activity, window_s)):
             if not self._roots or activity.at_s > self._roots[-1].at_s:
-                # Newest first; those of a look are read after its sessions.
+                # Newest first; the locks of a look are read after its sessions.
                 after = [sample for sample in locks if sample.at_s >= activity.at_s]
                 self._roots.append(root_look(activity, after[-1] if after else None, prepared))
 
@@ -404,8 +388,8 @@ class Diagnosing:
         before = interval.frames[-2] if len(interval.frames) > 1 else None
         return before is not None and self._newest is not None and _moment(before) == _moment(self._newest)
 
-    def _found(self, rule: Rule, facts: Facts) -> Hit | None:
-        """What the rule says; limits and notes, which come of sections that are read less often, every five seconds."""
+    def _hit(self, rule: FindingRule, facts: Facts) -> Hit | None:
+        """Return the rule's hit; limits and notes, of sections that are read rarely, are sought every five seconds."""
         if rule.kind not in (FindingKind.LIMIT, FindingKind.NOTE):
             return rule.find(facts)
         now_s, rare = facts.interval.newest.elapsed_s, self._rare.get(rule.id)
@@ -413,19 +397,19 @@ class Diagnosing:
             rare = self._rare[rule.id] = now_s, rule.find(facts)
         return rare[1]
 
-    def _note(self, rule: Rule, hit: Hit | None, facts: Facts, at_once: bool, settling: bool) -> None:
+    def _note(self, rule: FindingRule, hit: Hit | None, facts: Facts, at_once: bool, settling: bool) -> None:
         now_s, now_ms = facts.interval.newest.elapsed_s, facts.interval.newest.taken_at_ms
         track = self._tracks.get(rule.id)
         if track is None:
             track = self._tracks[rule.id] = _Track()
         if hit is None and track.since_ms is None and not settling:
             # Most rules, most of the time.
-            track.looked(now_s, held=False)
+            track.note(now_s, holds=False)
             return
         kind = rule.kind if hit is None else hit.kind_of(rule)
         outage, latency = kind is FindingKind.OUTAGE, kind is FindingKind.LATENCY
         if settling and rule.kind is not FindingKind.LIMIT and not outage:
-            # Kept as it was; an outage that is over is over.
+            # The finding stays as it was, but for an outage, which has ended.
             if track.hit is not None and track.hit.blocks:
                 track.since_ms = None
             track.held_s = now_s
@@ -433,9 +417,9 @@ class Diagnosing:
         strength = _strength(rule, hit, facts)
         entering = hit is not None and (strength >= rule.least or not latency)
         staying = hit is not None and (strength >= _LEAVES_SHARE or not latency)
-        if entering and not (track.seen and track.seen[-1][1]) and track.since_ms is None:
+        if entering and not (track.moments and track.moments[-1][1]) and track.since_ms is None:
             track.began_ms = now_ms
-        track.looked(now_s, held=entering)
+        track.note(now_s, holds=entering)
         if track.since_ms is None and entering and (outage or at_once or self._enters(track, now_s)):
             track.since_ms, track.told_s = track.began_ms, _NEVER_S
         if staying:
@@ -457,71 +441,71 @@ class Diagnosing:
         return passed and now_s - told_s >= _TEXT_S - _SLACK_S
 
     def _enters(self, track: _Track, now_s: float) -> bool:
-        """Whether it held in three of the last five seconds; with frames further apart, whether it holds."""
+        """Return whether the rule held in three of five seconds; with frames further apart, whether it holds."""
         step_s = now_s - self._newest.elapsed_s if self._newest is not None else 0.0
-        known_s = max(track.seen[-1][0] - track.seen[0][0], step_s if step_s >= _KNOWN_S else 0.0)
-        held = sum(true for _, true in track.seen)
-        return known_s >= _KNOWN_S - _SLACK_S and 5 * held >= _ENTERS_OF_5 * len(track.seen)
+        known_s = max(track.moments[-1][0] - track.moments[0][0], step_s if step_s >= _KNOWN_S else 0.0)
+        n_held = sum(true for _, true in track.moments)
+        return known_s >= _KNOWN_S - _SLACK_S and 5 * n_held >= _ENTERS_OF_5 * len(track.moments)
 
-    def _in_order(self, now_s: float, as_asked: bool) -> list[Ranked]:
-        """The findings that are in; while a load has the rate that was asked for, smaller ones are notes."""
-        found: list[Ranked] = []
+    def _in_order(self, now_s: float, as_asked: bool) -> list[RankedFinding]:
+        """Return the findings that are in; while a load has its requested rate, smaller ones are notes."""
+        entries: list[RankedFinding] = []
         for rule in self._rules:
             track = self._tracks[rule.id]
             if track.since_ms is not None and track.hit is not None:
                 finding = _finding(rule, track.hit, track.confidence, track.strength, track.since_ms)
                 if as_asked and finding.kind is FindingKind.LATENCY and track.strength < _HALF:
                     finding = replace(finding, kind=FindingKind.NOTE)
-                found.append(Ranked(finding, track.hit.left_s, track.strength))
-        clear = [each for each in found if each.finding.confidence is not Confidence.UNCLEAR]
-        if not any(each.place <= LAST_TO_BIND for each in clear):
-            unclear = [each for each in found if each.finding.confidence is Confidence.UNCLEAR]
-            clear += sorted(unclear, key=lambda each: -each.strength)[:1]
+                entries.append(RankedFinding(finding, track.hit.left_s, track.strength))
+        clear = [entry for entry in entries if entry.finding.confidence is not Confidence.UNCLEAR]
+        if not any(entry.place <= LAST_TO_BIND for entry in clear):
+            unclear = [entry for entry in entries if entry.finding.confidence is Confidence.UNCLEAR]
+            clear += sorted(unclear, key=lambda entry: -entry.strength)[:1]
         return self._with_first(ranked(clear, self._by_id), now_s)
 
-    def _with_first(self, order: list[Ranked], now_s: float) -> list[Ranked]:
-        """The first stays first until another leads for long enough."""
+    def _with_first(self, order: list[RankedFinding], now_s: float) -> list[RankedFinding]:
+        """Keep the first finding first until another leads for long enough."""
         if not order:
             self._first = ""
             return order
         leader = order[0]
-        held = next((each for each in order if each.finding.rule == self._first), None)
-        causes = held is not None and held.finding.rule in self._by_id[leader.finding.rule].before
-        if held is None or held is leader or causes or leader.place < held.place:
+        former = next((entry for entry in order if entry.finding.rule == self._first), None)
+        causes = former is not None and former.finding.rule in self._by_id[leader.finding.rule].before
+        if former is None or former is leader or causes or leader.place < former.place:
             self._first, self._leader = leader.finding.rule, (leader.finding.rule, now_s)
             return order
-        leads = leader.place == held.place and leader.strength >= _LEADS * held.strength
+        leads = leader.place == former.place and leader.strength >= _LEADS * former.strength
         if self._leader[0] != leader.finding.rule or not leads:
             self._leader = leader.finding.rule, now_s
         if leads and now_s - self._leader[1] >= _LEADS_S - _SLACK_S:
             self._first = leader.finding.rule
             return order
-        return [held, *(each for each in order if each is not held)]
+        return [former, *(entry for entry in order if entry is not former)]
 
     def _nothing(self, facts: Facts, settling: str | None) -> Finding:
-        now_s, found = facts.interval.newest.elapsed_s, quiet(facts, settling)
+        now_s, finding = facts.interval.newest.elapsed_s, quiet(facts, settling)
         if self._quiet is not None:
             told_s, before = self._quiet
-            if before.sentence.split(":")[0] == found.sentence.split(":")[0]:
-                found = replace(found, since_ms=before.since_ms)
+            if before.sentence.split(":")[0] == finding.sentence.split(":")[0]:
+                finding = replace(finding, since_ms=before.since_ms)
                 if settling is None and not self._is_due(told_s, now_s):
                     return before
-        self._quiet = now_s, found
-        return found
+        self._quiet = now_s, finding
+        return finding
 
 
-def _reason(frame: Frame, rule: Rule, gone: Mapping[str, Unavailable]) -> str:
-    """Why the first section that a rule needs and that is not there is not; "" where everything was looked at."""
-    name = next(section.name for section in rule.needs if section.name in gone)
-    missing = gone[name]
+def _reason(frame: Frame, rule: FindingRule, missing_sections: Mapping[str, Unavailable]) -> str:
+    """Return why a section that the rule needs is missing; "" where everything was looked at."""
+    name = next(section.name for section in rule.needs if section.name in missing_sections)
+    missing = missing_sections[name]
     if missing.reason in _NOTHING_THERE:
         return ""
-    # Of a server that is not there one line, not one for each of its sections.
-    whole = missing in (frame.postgres, frame.host)
-    return str(missing) if whole else f"{name}: {missing}"
+    # A missing server is one line, not one for each of its sections.
+    is_of_all = missing in (frame.postgres, frame.host)
+    return str(missing) if is_of_all else f"{name}: {missing}"
 
 
-def _strength(rule: Rule, hit: Hit | None, facts: Facts) -> float:
+def _strength(rule: FindingRule, hit: Hit | None, facts: Facts) -> float:
     if hit is None:
         return 0.0
     if hit.impact_ms is None or not facts.latency_ms:
@@ -529,7 +513,7 @@ def _strength(rule: Rule, hit: Hit | None, facts: Facts) -> float:
     return min(hit.impact_ms / facts.latency_ms, 1.0)
 
 
-def _with_gain(rule: Rule, hit: Hit, facts: Facts) -> Hit:
+def _with_gain(rule: FindingRule, hit: Hit, facts: Facts) -> Hit:
     most = gain(facts, rule.id, hit.impact_ms) if hit.kind_of(rule) is FindingKind.LATENCY else None
     return hit if most is None else replace(hit, evidence=(*hit.evidence, ("without it", most)))
 
@@ -539,13 +523,13 @@ def _moment(frame: Frame) -> tuple[int, float]:
     return frame.sequence, frame.elapsed_s
 
 
-def _finding(rule: Rule, hit: Hit, confidence: Confidence, strength: float, since_ms: int) -> Finding:
+def _finding(rule: FindingRule, hit: Hit, confidence: Confidence, strength: float, since_ms: int) -> Finding:
     latency = rule.kind is FindingKind.LATENCY
     return Finding(
         rule=rule.id,
         kind=hit.kind_of(rule),
         sentence=worded(confidence, hit.sentence),
-        short=shortened(worded(confidence, hit.short)),
+        short=short_sentence(worded(confidence, hit.short or hit.sentence)),
         impact_ms=hit.impact_ms,
         share=strength if latency else hit.share,
         confidence=confidence,

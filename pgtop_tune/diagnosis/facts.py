@@ -1,4 +1,4 @@
-"""What the rules ask: numbers of one moment, each computed when a rule first asks for it.
+"""Facts of one moment for rules: numbers, each computed when a rule first asks for it.
 
     L   ms of a transaction            X   transactions per second       b(W)  ms of each transaction in W
     s(W) mean sessions in W            n(W) looks that saw W             C     CPUs that the server may use
@@ -9,6 +9,7 @@ majors do not spell events alike.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, TypeVar, cast
@@ -16,9 +17,9 @@ from typing import Final, TypeVar, cast
 from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.diagnosis.blockers import RootLook
 from pgtop_tune.metrics import host, host_details, pooler, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, hidden_sessions, is_active, sessions
+from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, blocking
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
@@ -27,9 +28,10 @@ from pgtop_tune.metrics.load import running, stalled_s
 from pgtop_tune.metrics.waits import label_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun
-from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.postgres import Activity, Backend, Parameter
+from pgtop_tune.model.replication import PreparedTransaction
 from pgtop_tune.model.run_result import GeneratorLoad
-from pgtop_tune.model.waits import CPU, QUEUE, TURN
+from pgtop_tune.model.waits import CPU, LOAD_APPLICATION, PREPARED_TRANSACTION, QUEUE, TURN, LockSample
 
 WINDOW_S: Final = 10.0
 _NOW_S: Final = 3.0
@@ -51,13 +53,13 @@ class Waits(Struct, frozen=True):
 
     Attributes:
         clients: Of client backends.
-        others: Of other processes, by (backend type, wait).
+        of_others: Of other processes, by (backend type, wait).
         looks: Looks at all of them.
         active: Client backends that are active, all waits together.
     """
 
     clients: Mapping[str, float]
-    others: Mapping[tuple[str, str], float]
+    of_others: Mapping[tuple[str, str], float]
     looks: int
     active: float
 
@@ -67,7 +69,7 @@ class Facts:
 
     Args:
         interval: The frames.
-        roots: What the last half minute's looks found at the end of chains of blockers, newest last.
+        roots: Ends of chains of blockers in the looks of the last half minute, newest last.
     """
 
     def __init__(self, interval: Interval, roots: Sequence[RootLook] = ()) -> None:
@@ -76,60 +78,62 @@ class Facts:
         self._known: dict[Callable[[Facts], object], object] = {}
 
     def once(self, compute: Callable[[Facts], T]) -> T:
-        """What a function makes of these facts, computed once: several rules share it."""
+        """Return the result of a function over these facts, computed once: several rules share it."""
         if compute not in self._known:
             self._known[compute] = compute(self)
         return cast(T, self._known[compute])
 
     @cached_property
     def mean(self) -> Interval:
-        """The last ten seconds as one step: metrics of two looks are means over it."""
+        """Return the last ten seconds as one step: metrics of two looks are means over it."""
         return self.interval.over(WINDOW_S)
 
     def of(self, metric: Metric) -> float | None:
-        """A metric, as the mean of ten seconds where it is one of two looks."""
+        """Return a metric; the mean of ten seconds where it takes two looks."""
         return metric(self.mean)
 
     def by(self, keyed: Keyed[K]) -> Mapping[K, float]:
-        """The same of a family."""
+        """Return a family of metrics, as `of`."""
         return keyed(self.mean)
 
     # Time of transactions.
 
     @cached_property
     def run(self) -> BenchRun | None:
-        """The load of ours that is under way."""
+        """Return the running load of this program."""
         return running(self.interval)
 
     @cached_property
     def stalled_s(self) -> float | None:
-        """How long no transaction of the load has ended, where that is a stall."""
+        """Return how long no transaction of the load has ended, where that is a stall."""
         return self.interval.once(stalled_s)
 
     @cached_property
     def budget(self) -> LatencyBudget | None:
-        """Where the time of a transaction goes."""
+        """Return the parts of a transaction's time."""
         return self.interval.once(latency_budget)
 
     @cached_property
     def latency_ms(self) -> float:
-        """L; 0 where it is not known."""
+        """Return L; 0 where it is not known."""
         return self.budget.total_ms if self.budget else 0.0
 
     @cached_property
     def tps(self) -> float:
-        """X; 0 where it is not known."""
+        """Return X; 0 where it is not known."""
         return self.budget.tps if self.budget else 0.0
 
     @cached_property
     def server_tps(self) -> float:
-        """Transactions per second that ended on the server, ours aside; 0 where it is not known."""
+        """Return the transactions per second that ended on the server, without ours; 0 where it is not known."""
         return self.of(server.TPS) or 0.0
 
     @cached_property
     def at_work(self) -> int:
-        """Client sessions that began a statement within ten seconds. Counters lack transactions that touch no table
-        (pgstat_report_stat, 15 and later)."""
+        """Return the client sessions that began a statement within ten seconds.
+
+        Counters lack transactions that touch no table (pgstat_report_stat, 15 and later).
+        """
         activity = self.interval.now(sections.activity)
         if activity is None:
             return 0
@@ -139,39 +143,39 @@ class Facts:
 
     @cached_property
     def at_pooler(self) -> float:
-        """Clients that wait for a server connection of a pooler; 0 while it is less than one in the mean."""
-        seen = self.interval.recent(sections.pooler, _NOW_S)
-        waiting = sum(pooler.waiting_clients(sample) for sample in seen)
-        return waiting / len(seen) if waiting >= len(seen) > 0 else 0.0
+        """Return the clients that wait for a server connection of a pooler; 0 while their mean is less than one."""
+        samples = self.interval.recent(sections.pooler, _NOW_S)
+        waiting = sum(pooler.waiting_clients(sample) for sample in samples)
+        return waiting / len(samples) if waiting >= len(samples) > 0 else 0.0
 
     @cached_property
     def _parts(self) -> dict[str, float]:
         return {part.label.lower(): part.ms for part in self.budget.parts} if self.budget else {}
 
     def b(self, *waits: str) -> float:
-        """ms of each transaction in these waits; "lwlock:subtrans*" stands for all that begin so."""
+        """Return the ms of each transaction in these waits; "lwlock:subtrans*" stands for all with that beginning."""
         return _summed(self._parts, waits)
 
     @cached_property
     def of_whole(self) -> str:
-        """What shares are of, for a sentence."""
+        """Return the noun that shares are of, for a sentence."""
         return "each transaction" if self.budget and self.budget.measured else "the server's time"
 
     def share_text(self, impact_ms: float) -> str:
-        """ "41 % of each transaction"."""
+        """Return "41 % of each transaction"."""
         return f"{100.0 * impact_ms / self.latency_ms:.0f} % of {self.of_whole}" if self.latency_ms else ""
 
     def percent(self, impact_ms: float) -> str:
-        """ "41 % of time": where the room is short."""
+        """Return "41 % of time": where the room is short."""
         return f"{100.0 * impact_ms / self.latency_ms:.0f} % of time" if self.latency_ms else ""
 
     # Sessions.
 
     @cached_property
     def waits(self) -> Waits:
-        """Mean sessions of ten seconds by wait."""
+        """Return the mean sessions of ten seconds by wait."""
         clients: dict[str, float] = {}
-        others: dict[tuple[str, str], float] = {}
+        of_others: dict[tuple[str, str], float] = {}
         active = 0.0
         for one in sessions(self.interval, WINDOW_S) or ():
             kind = one.kind
@@ -181,74 +185,74 @@ class Facts:
                 active += one.mean if is_active(kind) else 0.0
             else:
                 key = kind.backend_type, label
-                others[key] = others.get(key, 0.0) + one.mean
+                of_others[key] = of_others.get(key, 0.0) + one.mean
         looks = sum(sample.samples for sample in self.interval.recent(sections.waits, WINDOW_S))
-        return Waits(clients, others, looks, active)
+        return Waits(clients, of_others, looks, active)
 
     def s(self, *waits: str) -> float:
-        """Mean client backends in these waits."""
+        """Return the mean client backends in these waits."""
         return _summed(self.waits.clients, waits)
 
     def s_of(self, backend_type: str, *waits: str) -> float:
-        """Mean processes of this type in these waits."""
-        own = {label: mean for (kind, label), mean in self.waits.others.items() if kind == backend_type}
-        return _summed(own, waits)
+        """Return the mean processes of this type in these waits."""
+        of_type = {label: mean for (kind, label), mean in self.waits.of_others.items() if kind == backend_type}
+        return _summed(of_type, waits)
 
     def n(self, *waits: str) -> float:
-        """How often looks saw client backends in these waits."""
+        """Return how often looks saw client backends in these waits."""
         return self.s(*waits) * self.waits.looks
 
     @cached_property
     def waits_now(self) -> dict[str, float]:
-        """Mean active client backends of the last seconds by wait, "IPC:SyncRep": for what has just begun."""
-        found: dict[str, float] = {}
+        """Return the mean active client backends of the last seconds by wait, "IPC:SyncRep": for recent changes."""
+        means: dict[str, float] = {}
         for one in sessions(self.interval, _NOW_S) or ():
             if one.kind.backend_type == CLIENT_BACKEND and is_active(one.kind):
                 label = label_of(one.kind.wait_event_type, one.kind.wait_event)
-                found[label] = found.get(label, 0.0) + one.mean
-        return found
+                means[label] = means.get(label, 0.0) + one.mean
+        return means
 
     @cached_property
     def in_transaction(self) -> float:
-        """Mean sessions of the load that are idle in a transaction: their client's turn, and not between two."""
+        """Return the mean sessions of the load that are idle in a transaction: the server waits for their client."""
         recent = self.interval.recent(sections.waits, WINDOW_S)
         looks = sum(sample.samples for sample in recent)
-        seen = sum(
+        observations = sum(
             count.observations
             for sample in recent
             for count in sample.counts
             if count.wait_event == TURN and count.is_idle
         )
-        return seen / looks if looks else 0.0
+        return observations / looks if looks else 0.0
 
     @cached_property
     def hidden(self) -> Unavailable | None:
-        """The GRANT that opens other users' sessions; None where they are open."""
+        """Return the GRANT that opens other users' sessions; None where they are open."""
         return hidden_sessions(self.interval.newest)
 
     # CPUs.
 
     @cached_property
     def machine_cpus(self) -> int | None:
-        """CPUs of the server's machine."""
+        """Return the CPUs of the server's machine."""
         facts = sections.machine(self.interval.newest)
         return None if isinstance(facts, Unavailable) else facts.cpu_count
 
     @cached_property
     def cpus(self) -> float | None:
-        """C."""
+        """Return C."""
         quota = self.of(host_details.GROUP_CPUS)
-        known = [float(each) for each in (self.machine_cpus, quota) if each]
-        return min(known) if self.machine_cpus and known else None
+        limits = [float(limit) for limit in (self.machine_cpus, quota) if limit]
+        return min(limits) if self.machine_cpus and limits else None
 
     @cached_property
     def busy(self) -> float | None:
-        """Per cent of the machine's CPU time that was used, stolen time included."""
+        """Return the per cent of the machine's CPU time that was used, stolen time included."""
         return self.of(host.CPU_BUSY)
 
     @cached_property
     def queue_ms(self) -> float:
-        """ms of each transaction that its backend was ready to run and had no CPU.
+        """Return the ms of each transaction in which its backend was ready to run and had no CPU.
 
         The kernel is asked for pgbench's backends alone. Of other sessions on a full machine those count that looked as
         if they ran, beyond the CPUs that the server used.
@@ -260,13 +264,13 @@ class Facts:
 
     @cached_property
     def cpu_ms(self) -> float:
-        """ms of each transaction on a CPU."""
+        """Return the ms of each transaction on a CPU."""
         sampled_ms = self.b(CPU.lower())
         return sampled_ms if self.b(QUEUE.lower()) else sampled_ms - self.queue_ms
 
     @cached_property
     def server_cpus(self) -> float | None:
-        """CPUs that the server's processes used, those among them that began or ended meanwhile."""
+        """Return the CPUs that the server's processes used, also those that began or ended meanwhile."""
         activity = self.interval.now(sections.activity)
         used = self.mean.once(process_cpu)
         if activity is None or not used:
@@ -276,20 +280,22 @@ class Facts:
 
     @cached_property
     def wal_disk(self) -> str | None:
-        """The disk that WAL is written to; None where it is not known, or there are several."""
+        """Return the disk of WAL; None where it is not known, or there are several."""
         sample = self.interval.now(sections.disks)
-        found = [disk.name for disk in sample.disks if "wal" in disk.roles] if sample is not None else []
-        return found[0] if len(found) == 1 else None
+        disks = [disk.name for disk in sample.disks if "wal" in disk.roles] if sample is not None else []
+        return disks[0] if len(disks) == 1 else None
 
     @cached_property
     def steal(self) -> float:
-        """Per cent of all CPU time that the hypervisor took."""
+        """Return the per cent of all CPU time that the hypervisor took."""
         return self.of(host.CPU_STEAL) or 0.0
 
     @cached_property
     def other_cpus(self) -> float | None:
-        """CPUs used by programs that are neither the server nor pgbench nor this one; None where short-lived sessions
-        look like them."""
+        """Return the CPUs of programs other than the server, pgbench and this one; None with many short sessions.
+
+        Short-lived sessions look like other programs.
+        """
         foreign, cpus = foreign_cpu_over(self.interval, WINDOW_S), self.machine_cpus
         if foreign is None or cpus is None or self.connects > _MANY_CONNECTS:
             return None
@@ -297,42 +303,43 @@ class Facts:
 
     @cached_property
     def other_names(self) -> str:
-        """ "stress (4711) 0.9, python3 (12) 0.6": those that take most, in CPUs; "" where none was seen."""
+        """Return "stress (4711) 0.9, python3 (12) 0.6": the largest programs, in CPUs; "" where none was seen."""
         sample = self.interval.now(sections.processes)
-        found = () if sample is None else sample.others
+        programs = () if sample is None else sample.others
         return ", ".join(
-            f"{one_line(each.name, _PROGRAM)} ({each.pid}) {each.cpu_percent / 100.0:.1f}" for each in found
+            f"{one_line(program.name, _PROGRAM)} ({program.pid}) {program.cpu_percent / 100.0:.1f}"
+            for program in programs
         )
 
     @cached_property
     def connects(self) -> float:
-        """Sessions begun per second."""
+        """Return the sessions begun per second."""
         return self.of(server.CONNECTS) or 0.0
 
     @cached_property
     def more_sessions(self) -> float:
-        """By how many per second client sessions became more; 0 where they became fewer."""
+        """Return the growth of client sessions per second; 0 where they became fewer."""
         pair = self.mean.pair(sections.activity)
         if pair is None:
             return 0.0
-        older, newer = (sum(row.backend_type == CLIENT_BACKEND for row in each.backends) for each in pair)
+        older, newer = (sum(row.backend_type == CLIENT_BACKEND for row in sample.backends) for sample in pair)
         return max(newer - older, 0) / (pair[1].at_s - pair[0].at_s)
 
     @cached_property
     def is_full(self) -> bool:
-        """Whether hardly any CPU is idle and sessions queue for one: every other wait is stretched then."""
+        """Return whether hardly any CPU is idle and sessions queue for one: every other wait is stretched then."""
         busy = self.busy
         return busy is not None and busy >= FULL and self.queue_ms >= _QUEUE_OF_L * self.latency_ms > 0
 
     @cached_property
     def is_disturbed(self) -> bool:
-        """Whether other programs or the hypervisor take CPUs."""
-        others = self.other_cpus
-        return self.steal >= _STEAL or (others is not None and others >= _OTHERS * (self.machine_cpus or 1))
+        """Return whether other programs or the hypervisor take CPUs."""
+        taken_cpus = self.other_cpus
+        return self.steal >= _STEAL or (taken_cpus is not None and taken_cpus >= _OTHERS * (self.machine_cpus or 1))
 
     @cached_property
     def generator(self) -> GeneratorLoad | None:
-        """How busy pgbench is."""
+        """Return the load of pgbench's own threads."""
         return self.interval.once(client_bound)
 
     # Parameters.
@@ -340,33 +347,139 @@ class Facts:
     @cached_property
     def _parameters(self) -> dict[str, Parameter]:
         sample = self.interval.now(sections.parameters)
-        return {each.name: each for each in sample.parameters} if sample else {}
+        return {row.name: row for row in sample.parameters} if sample else {}
 
     def setting(self, name: str) -> str | None:
-        """A parameter as pg_settings has it; None where it is not known."""
-        found = self._parameters.get(name)
-        return None if found is None else found.setting
+        """Return a parameter as pg_settings has it; None where it is not known."""
+        row = self._parameters.get(name)
+        return None if row is None else row.setting
 
     def number(self, name: str) -> float | None:
-        """A numeric parameter in the server's unit."""
-        found = self.setting(name)
+        """Return a numeric parameter in the server's unit."""
+        text = self.setting(name)
         try:
-            return None if found is None else float(found)
+            return None if text is None else float(text)
         except ValueError:
             return None
 
     def shown(self, name: str) -> str:
-        """A parameter as SHOW prints it; "" where it is not known."""
-        found = self._parameters.get(name)
-        return "" if found is None else found.shown
+        """Return a parameter as SHOW prints it; "" where it is not known."""
+        row = self._parameters.get(name)
+        return "" if row is None else row.shown
 
 
 def _summed(parts: Mapping[str, float], waits: Iterable[str]) -> float:
-    found = 0.0
+    total = 0.0
     for wait in waits:
         label = wait.lower()
         if label.endswith("*"):
-            found += sum(value for part, value in parts.items() if part.startswith(label[:-1]))
+            total += sum(value for part, value in parts.items() if part.startswith(label[:-1]))
         else:
-            found += parts.get(label, 0.0)
-    return found
+            total += parts.get(label, 0.0)
+    return total
+
+
+JAM_LOOKS: Final = 3
+"""Looks with the same transaction at the end of the chain from which on it is a jam."""
+JAM_IDLE_S: Final = 1.0
+"""A holder of a hot row is idle in its transaction for moments as well."""
+FLUSHING: Final = frozenset({"lwlock:walwrite", "io:walsync", "io:walwrite"})
+
+
+class RootLook(Struct, frozen=True, kw_only=True):
+    """The root of most chains in one look.
+
+    Attributes:
+        at_s: Moment of the look.
+        blocked: Number of waiting sessions.
+        pid: Of the root; 0 is a prepared transaction, None where all wait for each other.
+        backend_start_ms, xact_start_ms: With the pid, which session and which transaction.
+        backend: Its row; None for a process that was not seen.
+        idle_s: Time it has been idle in its transaction; 0 while it is active.
+        wait: Its own wait, "class:event" in lower case; "" for none.
+        circle: Whether sessions wait for each other.
+        events: Wait events of those that are blocked, and how many wait in each.
+        gid, database, prepared_s: Of a prepared transaction; "" and 0 where they are not known.
+        waited_s: The longest wait for the lock; how old the oldest statement is that waits, where that is not known.
+    """
+
+    at_s: float
+    blocked: int
+    pid: int | None
+    backend_start_ms: int | None = None
+    xact_start_ms: int | None = None
+    backend: Backend | None = None
+    idle_s: float = 0.0
+    wait: str = ""
+    circle: bool = False
+    events: tuple[tuple[str, int], ...] = ()
+    waited_s: float = 0.0
+    gid: str = ""
+    database: str = ""
+    prepared_s: float = 0.0
+
+    @property
+    def of_load(self) -> bool:
+        """Return whether the root is a session of pgbench."""
+        return self.backend is not None and self.backend.application_name == LOAD_APPLICATION
+
+    @property
+    def transaction(self) -> tuple[int | None, int | None]:
+        """Return the key of the transaction: the same one over several looks is a jam."""
+        return self.pid, self.xact_start_ms
+
+    @property
+    def flushes(self) -> bool:
+        """Return whether the root waits for its own commit to reach the WAL device."""
+        return self.wait in FLUSHING
+
+
+def jam_over_s(roots: Sequence[RootLook], now_s: float) -> float | None:
+    """Return how long ago a transaction ended that was idle while others waited for it; None while one still does."""
+    idle = [look for look in roots if look.blocked and look.idle_s > JAM_IDLE_S]
+    if not idle or idle[-1] is roots[-1]:
+        return None
+    last = idle[-1].transaction
+    same = sum(look.transaction == last for look in idle)
+    return now_s - idle[-1].at_s if same >= JAM_LOOKS else None
+
+
+def root_look(
+    activity: Activity, locks: LockSample | None = None, prepared: Sequence[PreparedTransaction] = ()
+) -> RootLook:
+    """Look at the sessions, at the locks they wait for, and at prepared transactions.
+
+    A statement may have waited for others before: of those that a jam leaves behind, one waits for the next root.
+    """
+    waiting = [backend for backend in activity.backends if backend.blocked_by]
+    if not waiting:
+        return RootLook(at_s=activity.at_s, blocked=0, pid=None)
+    chain = blocking(activity)
+    root = next((backend for backend in activity.backends if backend.pid == chain.root), None)
+    events = Counter(backend.wait_event or "" for backend in waiting)
+    pids = {backend.pid for backend in waiting}
+    all_starts_ms = [wait.wait_start_ms for wait in locks.waits if wait.pid in pids] if locks is not None else []
+    starts_ms = [start_ms for start_ms in all_starts_ms if start_ms is not None]
+    if not starts_ms:
+        starts_ms = [backend.query_start_ms for backend in waiting if backend.query_start_ms is not None]
+    idle = root is not None and root.state in IDLE_IN_TRANSACTION
+    idle_ms = activity.now_ms - root.state_change_ms if idle and root and root.state_change_ms is not None else 0
+    gids = Counter(gid for wait in locks.waits for gid in wait.prepared) if locks is not None else Counter()
+    gid = gids.most_common(1)[0][0] if chain.root == PREPARED_TRANSACTION and gids else ""
+    row = next((transaction for transaction in prepared if transaction.gid == gid), None)
+    return RootLook(
+        gid=gid,
+        database=row.database if row else "",
+        prepared_s=max(activity.now_ms - row.prepared_ms, 0) / 1000.0 if row else 0.0,
+        at_s=activity.at_s,
+        blocked=chain.blocked,
+        pid=chain.root,
+        backend_start_ms=root.backend_start_ms if root else None,
+        xact_start_ms=root.xact_start_ms if root else None,
+        backend=root,
+        idle_s=max(idle_ms, 0) / 1000.0,
+        wait=f"{root.wait_event_type}:{root.wait_event}".lower() if root and root.wait_event_type else "",
+        circle=chain.root is None,
+        events=tuple(events.most_common()),
+        waited_s=max(activity.now_ms - min(starts_ms), 0) / 1000.0 if starts_ms else 0.0,
+    )

@@ -27,7 +27,7 @@ class FindingKind(StrEnum):
 
 
 class Confidence(StrEnum):
-    """How sure a sentence is; the words stand in it, but for the first."""
+    """Certainty of a sentence; its words stand in the sentence, but for the first."""
 
     IS = "is"
     MOST_LIKELY = "most likely"
@@ -70,18 +70,18 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     Attributes:
         rule: Stable name: "wal.flush".
-        kind: What kind of finding.
+        kind: Kind of finding.
         sentence: All of it, confidence and numbers included, without the key of its page. Plain text; names in it are
             foreign text.
         short: The same in `SHORT_CELLS` cells at most.
         impact_ms: Milliseconds of each transaction that it takes at most; None where it is not about time.
         share: The same as a share of a transaction's or the server's time; of a limit what is used of it; 0 to 1, None
             where there is no such number.
-        confidence: How sure it is.
+        confidence: Certainty of the sentence.
         page: Key of the page that shows the evidence.
         since_ms: When it began, milliseconds since the epoch.
         evidence: Labels and values.
-        next_step: What to try, and what would refute it.
+        next_step: Advice, and an observation that would refute it.
         advice: A parameter or a session that the next step is about; None without.
     """
 
@@ -112,12 +112,12 @@ class NotLookedAt(Struct, frozen=True):
 
 
 class Diagnosis(Struct, frozen=True):
-    """What is said of one moment.
+    """Diagnosis of one moment.
 
     Attributes:
         findings: At least one, the first first. Where nothing binds it is the rule "none".
-        settling: Why the sentences are those of before: "the load began 4 s ago"; None otherwise.
-        not_looked_at: Where absence of a finding says nothing.
+        settling: Reason why the sentences are older: "the load began 4 s ago"; None otherwise.
+        not_looked_at: Rules whose silence says nothing.
     """
 
     findings: tuple[Finding, ...]
@@ -126,5 +126,5 @@ class Diagnosis(Struct, frozen=True):
 
     @property
     def first(self) -> Finding:
-        """The one sentence."""
+        """Return the first finding."""
         return self.findings[0]

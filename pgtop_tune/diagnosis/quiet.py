@@ -1,4 +1,4 @@
-"""What is said where nothing binds: a result, too."""
+"""The finding of a moment in which nothing binds: a result, too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgtop_tune.base.units import count, mean, ms, with_ms
 from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
-from pgtop_tune.diagnosis.wording import plural, shortened
+from pgtop_tune.diagnosis.rule import plural, short_sentence
 from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.budget import OTHER
 from pgtop_tune.model.absence import Unavailable
@@ -37,7 +37,7 @@ _GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "reads": ("io:datafileread", "io:aioiocompletion", "ipc:bufferio"),
     "client": (THINK,),
 }
-"""Waits of the budget that are said in a word."""
+"""Waits of the budget that have a name of their own."""
 _SAID: Final = tuple(name.lower() for name in (*chain.from_iterable(_GROUPS.values()), CPU, QUEUE, OTHER))
 _ALL_OF: Final = tuple(name[:-1] for name in _SAID if name.endswith("*"))
 
@@ -63,7 +63,7 @@ def _has_full_core(facts: Facts) -> bool:
 
 
 def rate_reached(facts: Facts) -> bool:
-    """Whether the load has the rate that was asked for, without lag."""
+    """Return whether the load has its requested rate, without lag."""
     rate = facts.run.rate_per_s if facts.run else None
     lag_ms = facts.generator.lag_ms if facts.generator else None
     if not rate or (lag_ms or 0.0) >= _LAG_MS:
@@ -73,15 +73,15 @@ def rate_reached(facts: Facts) -> bool:
 
 
 def quiet(facts: Facts, settling: str | None) -> Finding:
-    """The finding "none" of this moment."""
-    sentence, evidence = _said(facts, settling)
+    """Return the finding "none" of this moment."""
+    sentence, evidence = _sentence(facts, settling)
     return Finding(
-        rule=NONE, kind=FindingKind.NOTE, sentence=sentence, short=shortened(sentence), impact_ms=None, share=None,
+        rule=NONE, kind=FindingKind.NOTE, sentence=sentence, short=short_sentence(sentence), impact_ms=None, share=None,
         confidence=Confidence.IS, page="3", since_ms=facts.interval.newest.taken_at_ms, evidence=evidence,
     )  # fmt: skip
 
 
-def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _sentence(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
     postgres = facts.interval.newest.postgres
     if isinstance(postgres, Unavailable):
         return f"the server cannot be looked at: {postgres}", ()
@@ -90,8 +90,8 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
     if isinstance(postgres.waits, Unavailable):
         return f"waits cannot be looked at: {postgres.waits}", ()
     if rate_reached(facts):
-        asked = f"{count(facts.tps)}/s as asked; {_used(facts)}"
-        return asked if _is_full(facts) else f"nothing is at a limit: {asked}", ()
+        rate_text = f"{count(facts.tps)}/s as asked; {_used(facts)}"
+        return rate_text if _is_full(facts) else f"nothing is at a limit: {rate_text}", ()
     if facts.at_pooler:
         return _busy_elsewhere(facts), ()
     thinks_ms = facts.b(THINK)
@@ -101,24 +101,24 @@ def _said(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str
         return f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}", _parts(facts, _parts_ms(facts))
     if facts.run is None and facts.waits.active < _LESS_THAN_ONE:
         if facts.hidden is not None:
-            # Those may be all there is: as in the pane of waits, none that are seen is not none.
+            # Hidden sessions may be all there are: that none is seen proves nothing.
             return f"waits cannot be looked at: {facts.hidden}", ()
         active = facts.waits.active
         if _is_idle(facts):
             return "idle: no active session" if active < 0.05 else f"idle: {mean(active)} active sessions", ()
         return _busy_elsewhere(facts), ()
     if facts.budget is None:
-        said = "not clear what binds" if _is_full(facts) else "nothing is at a limit"
-        return f"{said}: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
-    whole = with_ms(facts.latency_ms)
+        verdict_text = "not clear what binds" if _is_full(facts) else "nothing is at a limit"
+        return f"{verdict_text}: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
+    total_text = with_ms(facts.latency_ms)
     parts_ms = _parts_ms(facts)
     parts = _parts(facts, parts_ms)
     named = ", ".join(f"{label} {value}" for label, value in parts)
     verdict = "no single limit"
     if max(parts_ms.values()) >= _MOST * facts.latency_ms:
-        # No rule explains it, and still it is most of the time.
+        # One part takes most of the time, and no rule explains it.
         verdict = "the time is CPU work, and CPUs are free" if _works_freely(facts) else "not clear what binds"
-    return f"{verdict}: {named} of {whole}", parts
+    return f"{verdict}: {named} of {total_text}", parts
 
 
 def _works_freely(facts: Facts) -> bool:
@@ -128,7 +128,7 @@ def _works_freely(facts: Facts) -> bool:
 
 
 def _busy_elsewhere(facts: Facts) -> str:
-    """Say what goes on where hardly a session is active."""
+    """Return the sentence about a server on which hardly a session is active."""
     counted = _ends_some(facts) or not facts.at_work
     work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} at work in 10 s"
     work += f", {mean(facts.waits.active)} active sessions"
@@ -143,7 +143,7 @@ def _busy_elsewhere(facts: Facts) -> str:
 
 
 def _users(facts: Facts) -> str:
-    """Say who uses the CPUs."""
+    """Return the users of the CPUs."""
     shares = [f"the server {facts.server_cpus:.1f}"] if facts.server_cpus is not None else []
     if facts.other_cpus is not None:
         names = f" ({facts.other_names})" if facts.other_names else ""
@@ -152,33 +152,33 @@ def _users(facts: Facts) -> str:
 
 
 def _parts(facts: Facts, parts: Mapping[str, float]) -> tuple[tuple[str, str], ...]:
-    """The budget in few words, ms."""
+    """Return the budget in few words, ms."""
     other_ms = max(facts.latency_ms - sum(parts.values()), 0.0)
-    shown = {label: value for label, value in parts.items() if value >= 0.01 * facts.latency_ms}
-    return tuple((label, ms(value)) for label, value in {**shown, "other": other_ms}.items())
+    large = {label: value for label, value in parts.items() if value >= 0.01 * facts.latency_ms}
+    return tuple((label, ms(value)) for label, value in {**large, "other": other_ms}.items())
 
 
 def _parts_ms(facts: Facts) -> dict[str, float]:
-    """By group; of the waits in none of them the largest, where it is more than a small part."""
+    """Return the ms by group, and the largest wait of no group, where it is more than a small part."""
     parts = {"CPU": facts.cpu_ms + facts.queue_ms, **{label: facts.b(*waits) for label, waits in _GROUPS.items()}}
-    others = [part for part in facts.budget.parts if not _is_said(part.label.lower())] if facts.budget else []
-    wait = max(others, key=lambda part: part.ms, default=None)
+    unnamed = [part for part in facts.budget.parts if not _is_named(part.label.lower())] if facts.budget else []
+    wait = max(unnamed, key=lambda part: part.ms, default=None)
     if wait is not None and wait.ms >= _NAMED * facts.latency_ms:
         parts[wait.label] = wait.ms
     return parts
 
 
-def _is_said(label: str) -> bool:
+def _is_named(label: str) -> bool:
     return label in _SAID or label.startswith(_ALL_OF)
 
 
 def _is_full(facts: Facts) -> bool:
-    """Whether something is used up, whatever the transactions make of it."""
+    """Return whether CPUs or the WAL device are used up, whatever the transactions make of it."""
     return (facts.busy or 0.0) >= FULL or 100.0 * wal_busy(facts) >= FULL
 
 
 def _used(facts: Facts) -> str:
-    """How much of the machine is used."""
+    """Return the used shares of the machine."""
     disks = facts.by(host.DISK_BUSY)
-    known = (("CPUs", facts.busy), ("WAL", 100.0 * wal_busy(facts)), ("disks", max(disks.values(), default=None)))
-    return ", ".join(f"{label} {value:.0f} %" for label, value in known if value is not None) + " used"
+    shares = (("CPUs", facts.busy), ("WAL", 100.0 * wal_busy(facts)), ("disks", max(disks.values(), default=None)))
+    return ", ".join(f"{label} {value:.0f} %" for label, value in shares if value is not None) + " used"

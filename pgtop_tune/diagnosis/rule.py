@@ -7,8 +7,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import Advice, FindingKind
+from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.sql_quoting import literal
+from pgtop_tune.base.units import duration, with_ms
+from pgtop_tune.diagnosis.facts import Facts, RootLook
+from pgtop_tune.diagnosis.finding import SHORT_CELLS, Advice, FindingKind, ParameterAdvice, SessionAdvice
 from pgtop_tune.metrics.catalogue import Section
 
 LEAST: Final = 0.10
@@ -20,7 +23,7 @@ class Hit(Struct, frozen=True, kw_only=True):
 
     Attributes:
         sentence: Without confidence, beginning in lower case unless a name begins it.
-        short: As `Finding.short`.
+        short: As `Finding.short`; "" for the sentence.
         impact_ms: ms of each transaction; at most L.
         share: As `Finding.share`; of a latency finding left to the ranking.
         evidence, next_step, advice: As in `Finding`.
@@ -32,7 +35,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     """
 
     sentence: str
-    short: str
+    short: str = ""
     impact_ms: float | None = None
     share: float | None = None
     evidence: tuple[tuple[str, str], ...] = ()
@@ -44,30 +47,141 @@ class Hit(Struct, frozen=True, kw_only=True):
     blocks: bool = False
     note: bool = False
 
-    def kind_of(self, rule: Rule) -> FindingKind:
-        """What kind of finding it makes of its rule."""
+    def kind_of(self, rule: FindingRule) -> FindingKind:
+        """Return the kind of finding that the hit makes of its rule."""
         return FindingKind.OUTAGE if self.blocks else FindingKind.NOTE if self.note else rule.kind
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class FindingRule(Struct, frozen=True, kw_only=True):
     """One row.
 
     Attributes:
         id: Stable name.
-        kind: Of its findings.
         page: Key of the page with the evidence.
         needs: Sections without which it says nothing.
         find: Condition, impact and words; None where the condition does not hold.
+        kind: Of its findings.
         least: Share of L from which on it comes in; of a latency finding.
         before: Symptoms that this cause stands before.
         sure_of_cpu: Whether a full machine makes it no less sure, because it is about the machine's CPUs.
     """
 
     id: str
-    kind: FindingKind
     page: str
     needs: tuple[Section[Any], ...]
     find: Callable[[Facts], Hit | None]
+    kind: FindingKind = FindingKind.LATENCY
     least: float = LEAST
     before: tuple[str, ...] = ()
     sure_of_cpu: bool = False
+
+
+_NAME_CELLS: Final = 40
+
+
+def plural(number: float, noun: str) -> str:
+    """Return "1 session", "12 sessions"."""
+    return f"{number:.0f} {noun}{'' if round(number) == 1 else 's'}"
+
+
+def evidence(*rows: tuple[str, str | None]) -> tuple[tuple[str, str], ...]:
+    """Return evidence without values that are not known."""
+    return tuple((label, value) for label, value in rows if value)
+
+
+def short_name(text: str) -> str:
+    """Return a foreign name on one line, cut."""
+    return one_line(text, _NAME_CELLS)
+
+
+def short_sentence(text: str) -> str:
+    """Return at most `SHORT_CELLS` cells: cut at the last semicolon or comma that fits, else with an ellipsis."""
+    if len(text) <= SHORT_CELLS:
+        return text
+    for mark in ("; ", ", "):
+        end = text.rfind(mark, 0, SHORT_CELLS + 1)
+        if end > SHORT_CELLS // 2:
+            return text[:end]
+    return text[: SHORT_CELLS - 1].rstrip() + "…"
+
+
+def root_words(root: RootLook) -> str:
+    """Return the root of the chain and its activity: "9846, idle in transaction 42 s (psql)"."""
+    if root.pid is None:
+        return "each other"
+    if root.pid == 0:
+        if not root.gid:
+            return "a prepared transaction"
+        where = f" in {short_name(root.database)}" if root.database else ""
+        return f"prepared transaction '{short_name(root.gid)}'{where}" + (
+            f", {duration(root.prepared_s)} old" if root.prepared_s else ""
+        )
+    backend = root.backend
+    if backend is None:
+        return f"process {root.pid}"
+    if root.idle_s:
+        doing = f"idle in transaction {duration(root.idle_s)}"
+    elif root.wait:
+        doing = f"in {backend.wait_event_type}:{backend.wait_event}"
+    else:
+        doing = "running"
+    program = "" if root.of_load or not backend.application_name else f" ({short_name(backend.application_name)})"
+    return f"{root.pid}, {doing}{program}"
+
+
+def root_next_step(root: RootLook) -> str:
+    """Return the next step for the root of a chain."""
+    if root.pid is None:
+        return "wait for deadlock_timeout, which ends one of them"
+    if root.pid == 0:
+        if not root.gid:
+            return "ROLLBACK PREPARED or COMMIT PREPARED of the transaction (9)"
+        where = f" (in {short_name(root.database)})" if root.database else ""
+        return f"ROLLBACK PREPARED {short_name(literal(root.gid))}{where}, or COMMIT PREPARED"
+    if root.idle_s:
+        return (
+            f"end session {root.pid} or let its client go on; idle_in_transaction_session_timeout ends such sessions."
+            " Refuted if the queue stays"
+        )
+    return f"look at session {root.pid} and what it waits for"
+
+
+def root_advice(root: RootLook) -> SessionAdvice | None:
+    """Return advice about the session at the end of the chain."""
+    if not root.pid:
+        return None
+    return SessionAdvice((root.pid, root.backend_start_ms), "it stands at the end of the chain of blockers")
+
+
+def waiting(
+    facts: Facts,
+    waits: tuple[str, ...],
+    says: str,
+    next_step: str,
+    *,
+    short: str = "",
+    label: str = "waits",
+    more: tuple[tuple[str, str | None], ...] = (),
+    advice: ParameterAdvice | None = None,
+) -> Hit | None:
+    """Return the hit that transactions spend time in some waits; None where they spend none.
+
+    Args:
+        waits: As for `Facts.b`.
+        says: The sentence before its share of the time.
+        short: The same, shorter; "" for `says`.
+        label: Of the time in the evidence.
+        more: Further evidence.
+    """
+    impact_ms = facts.b(*waits)
+    if impact_ms <= 0.0:
+        return None
+    return Hit(
+        sentence=f"{says}: {facts.share_text(impact_ms)}",
+        short=f"{short or says}: {facts.percent(impact_ms)}",
+        impact_ms=impact_ms,
+        evidence=evidence((label, with_ms(impact_ms)), *more),
+        next_step=next_step,
+        advice=advice,
+        looks=facts.n(*waits),
+    )

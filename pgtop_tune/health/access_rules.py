@@ -1,5 +1,6 @@
-"""Lines of pg_hba.conf that can let somebody in: the server takes the first that fits a connection; and logins by the
-maps of pg_ident.conf: patterns that any account fits, or more accounts than are meant.
+"""Lines of pg_hba.conf that admit clients, and maps of pg_ident.conf that admit too many accounts.
+
+The server takes the first line that fits a connection.
 
 Source: PostgreSQL documentation, "The pg_hba.conf File", "User Name Maps"; check_hba(), check_usermap() in hba.c.
 """
@@ -20,7 +21,7 @@ _HOST: Final = "host"
 _ALL: Final = "all"
 _REPLICATION: Final = "replication"
 _LISTS: Final = ("+", "/")
-"""How users begin that are a group, or a pattern."""
+"""Beginnings of users that are a group, or a pattern."""
 _WITH_CERTIFICATE: Final = "verify-full"
 """clientcert of a rule whose client needs a certificate of the role that it logs in as."""
 
@@ -29,10 +30,10 @@ _WITH_DOMAIN: Final = frozenset({"gss", "sspi", "oauth"})
 _BY_CERTIFICATE: Final = "cert"
 _ITSELF: Final = "\\1"
 _OPENING: Final = re.compile(r"\\.|\[[^]]*\]|[(|)]")
-"""Of a regular expression: what can be an alternative, and what looks like one and is none."""
+"""Parts of a regular expression that may be a bar between alternatives, or only look like one."""
 
 
-def reached_rules(facts: CheckFacts) -> list[HbaRule]:
+def reachable_rules(facts: CheckFacts) -> list[HbaRule]:
     """Return the good lines that earlier lines leave connections to, in their order.
 
     Raises:
@@ -42,23 +43,23 @@ def reached_rules(facts: CheckFacts) -> list[HbaRule]:
     return [
         rule
         for number, rule in enumerate(rules)
-        if not any(_takes(first, rule) and _takes_users(first, rule.users) for first in rules[:number])
+        if not any(_covers(first, rule) and _covers_users(first, rule.users) for first in rules[:number])
     ]
 
 
-def lets_anybody_in(rule: HbaRule) -> bool:
+def needs_no_proof(rule: HbaRule) -> bool:
     """Return whether a line asks for no proof of who the client is."""
     return rule.method == "trust" and rule.client_certificate != _WITH_CERTIFICATE
 
 
-def is_for(rule: HbaRule, role: str, earlier: Sequence[HbaRule]) -> bool:
+def may_be_first_for(rule: HbaRule, role: str, earlier: Sequence[HbaRule]) -> bool:
     """Return whether a line is the first for a role in some database; a group or a pattern may hold it."""
     may_be_in_it = any(user in (_ALL, role) or user.startswith(_LISTS) for user in rule.users)
-    return may_be_in_it and not any(_takes(first, rule) and _takes_users(first, [role]) for first in earlier)
+    return may_be_in_it and not any(_covers(first, rule) and _covers_users(first, [role]) for first in earlier)
 
 
-def loopback(address: str | None, netmask: str | None) -> bool:
-    """Return whether a rule is only for this machine: no address (a socket), samehost, or a network of loopback."""
+def is_loopback(address: str | None, netmask: str | None) -> bool:
+    """Return whether a rule is only for this machine: no address (a socket), samehost, or a network of is_loopback."""
     if address is None or address in ("samehost", "localhost"):
         return True
     network = _network(address, netmask)
@@ -68,23 +69,23 @@ def loopback(address: str | None, netmask: str | None) -> bool:
     return network.is_loopback or (inner is not None and network.prefixlen >= 104 and inner.is_loopback)
 
 
-def _takes(earlier: HbaRule, rule: HbaRule) -> bool:
+def _covers(earlier: HbaRule, rule: HbaRule) -> bool:
     """Return whether an earlier line takes all connections of a line, of users that it is for."""
     is_of_type = earlier.type in (_HOST, rule.type) if rule.type != "local" else earlier.type == rule.type
-    return is_of_type and _takes_databases(earlier, rule) and _takes_addresses(earlier, rule)
+    return is_of_type and _covers_databases(earlier, rule) and _covers_addresses(earlier, rule)
 
 
-def _takes_databases(earlier: HbaRule, rule: HbaRule) -> bool:
-    # "all" is no connection for replication.
+def _covers_databases(earlier: HbaRule, rule: HbaRule) -> bool:
+    # "all" does not match replication connections.
     databases = {database for database in rule.databases if _ALL not in earlier.databases or database == _REPLICATION}
     return databases <= set(earlier.databases)
 
 
-def _takes_users(earlier: HbaRule, users: Sequence[str]) -> bool:
+def _covers_users(earlier: HbaRule, users: Sequence[str]) -> bool:
     return _ALL in earlier.users or set(users) <= set(earlier.users)
 
 
-def _takes_addresses(earlier: HbaRule, rule: HbaRule) -> bool:
+def _covers_addresses(earlier: HbaRule, rule: HbaRule) -> bool:
     if earlier.address == _ALL or (earlier.address, earlier.netmask) == (rule.address, rule.netmask):
         return True
     wide, narrow = _network(earlier.address, earlier.netmask), _network(rule.address, rule.netmask)
@@ -96,7 +97,7 @@ def _takes_addresses(earlier: HbaRule, rule: HbaRule) -> bool:
 
 
 def _network(address: str | None, netmask: str | None) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """None for a name, and for a mask that is no number of leading bits."""
+    """Return the network of a rule; None for a name, and for a mask that is no number of leading bits."""
     try:
         if not address or not netmask:
             return ipaddress.ip_network(address or "", False)
@@ -122,7 +123,7 @@ class MappedLogin(Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """ "line 7 of pg_hba.conf: line 3 of pg_ident.conf"; foreign text."""
+        """Return "line 7 of pg_hba.conf: line 3 of pg_ident.conf"; foreign text."""
         return f"{self.rule.place}: {self.line.place}"
 
     @property
@@ -146,7 +147,7 @@ def mapped_logins(facts: CheckFacts) -> Iterator[MappedLogin]:
     Raises:
         Missing: A rule names a map, and the maps cannot be read; or the rules cannot.
     """
-    rules = reached_rules(facts)
+    rules = reachable_rules(facts)
     if not any(_names_map(rule) for rule in rules):
         return
     lines = [line for _, line in facts.have(IDENT) if line.error is None and line.sys_name.startswith("/")]
@@ -155,8 +156,8 @@ def mapped_logins(facts: CheckFacts) -> Iterator[MappedLogin]:
             anybody = _fits_anybody(line, rule.method or "")
             if line.map_name != rule.map or (not anybody and _is_whole(line.sys_name[1:])):
                 continue
-            superusers = tuple(name for name in line.superusers if is_for(rule, name, rules[:number]))
-            # Who comes back under the own name is who that is.
+            superusers = tuple(name for name in line.superusers if may_be_first_for(rule, name, rules[:number]))
+            # \1 maps an account to the role of its own name.
             if superusers or (
                 _ITSELF not in line.role_name and not line.superusers and _may_be_for(rule, line, rules[:number])
             ):
@@ -190,4 +191,4 @@ def _has_alternatives(pattern: str) -> bool:
 def _may_be_for(rule: HbaRule, line: IdentLine, earlier: Sequence[HbaRule]) -> bool:
     """Return whether a rule may be the one for a role, whose name may be a pattern or a group."""
     plain = line.role_name[:1] not in ("/", "+") and line.role_name != "all"
-    return is_for(rule, line.role_name, earlier) if plain else True
+    return may_be_first_for(rule, line.role_name, earlier) if plain else True

@@ -6,29 +6,30 @@ A recording has no answers of databases and no settings of the machine; checks t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.base.paths import content_of, opened
-from pgtop_tune.health import needs
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import NOT_IN_RECORDING, CheckFacts
 from pgtop_tune.health.formats.writers import FORMAT
-from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
+from pgtop_tune.health.report import SYSTEM_IDENTIFIER, CheckResult, Report
+from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.setup import Measured, MeasuredLimit
 from pgtop_tune.recording.format import FORMAT as RECORDING
 from pgtop_tune.recording.packing import packing_of
 
+_T = TypeVar("_T")
 _LONGEST: Final = 64 * 1024 * 1024
 _HEAD: Final = 64 * 1024
-_OF_CEILING: Final = ("id", "says", "value", "unit", "source")
+_LIMIT_KEYS: Final = ("id", "says", "value", "unit", "source")
 
 
 class Former(Struct, frozen=True):
@@ -48,14 +49,14 @@ class Former(Struct, frozen=True):
     system_identifier: str = ""
 
     def named_for(self, report: Report) -> str:
-        """The file, with its server where that is another one than the report's."""
+        """Return the name of the file, with its server where that is another one than the report's."""
         now = dict(report.identity).get(SYSTEM_IDENTIFIER, "")
         another = self.system_identifier and now and self.system_identifier != now
         return f"{self.name}, a check of another server ({self.target})" if another else self.name
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file is a recording of ours, or packed as recordings are; everything else is taken for a report.
+    """Return whether a file is a recording, or packed as recordings are; every other file is taken for a report.
 
     Raises:
         UsageProblem: It cannot be read.
@@ -74,97 +75,114 @@ def is_recording(path: Path) -> bool:
 
 
 def former_check(path: Path) -> Former:
-    """The findings of a report that `--format json` has written.
+    """Return the findings of a report that `--format json` has written.
 
     Raises:
         UsageProblem: It is no such report.
     """
-    try:
-        parsed = json.loads(content_of(path, _LONGEST))
-        if parsed["format"] != FORMAT:
-            raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
-        found = {(each["check"], each["subject"]): _said(each) for each in parsed["findings"]}
-        unknown = frozenset(str(each["check"]) for each in parsed["unknown"])
-        target = str(parsed["target"])
-        identifier = str(parsed.get("identity", {}).get(SYSTEM_IDENTIFIER, ""))
-    except OSError as problem:
-        raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        raise UsageProblem(
-            f"{path} is neither a report nor a recording: {_why(problem)}",
-            "write one with `check --format json > FILE`",
-        ) from None
-    return Former(name=str(path), findings=found, unknown=unknown, target=target, system_identifier=identifier)
+
+    def read(document: Mapping[str, Any]) -> Former:
+        return Former(
+            name=str(path),
+            findings={
+                (finding["check"], finding["subject"]): (Severity(finding["severity"]), str(finding["says"]))
+                for finding in document["findings"]
+            },
+            unknown=frozenset(str(unknown["check"]) for unknown in document["unknown"]),
+            target=str(document["target"]),
+            system_identifier=str(document.get("identity", {}).get(SYSTEM_IDENTIFIER, "")),
+        )
+
+    return _read(path, read, "neither a report nor a recording", "write one with `check --format json > FILE`")
 
 
 def measured_in(path: Path) -> Measured:
-    """What `check --measure --format json` has written of the ceilings.
+    """Return the limits that `check --measure --format json` has written.
 
     Raises:
         UsageProblem: It is no such report, or nothing was measured in it.
     """
-    how = "write one with `check --measure --format json > FILE`"
+    hint = "write one with `check --measure --format json > FILE`"
+
+    def read(document: Mapping[str, Any]) -> tuple[tuple[MeasuredLimit, ...], Any]:
+        rows = (MeasuredLimit(*(row[name] for name in _LIMIT_KEYS)) for row in document["ceilings"])
+        return tuple(rows), document["at_ms"]
+
+    rows, at_ms = _read(path, read, "not a report", hint)
+    if not rows or not all(type(row.value) in (int, float) for row in rows) or type(at_ms) is not int:
+        raise UsageProblem(f"nothing was measured in {path}", hint)
+    return Measured(rows, at_ms=at_ms)
+
+
+def _read(path: Path, read: Callable[[Mapping[str, Any]], _T], otherwise: str, hint: str) -> _T:
+    """Return what a function reads from a report.
+
+    Args:
+        otherwise: Words for a file that the function cannot read: "not a report".
+        hint: Command that makes such a file.
+
+    Raises:
+        UsageProblem: The file cannot be read, or is no report.
+    """
     try:
-        parsed = json.loads(content_of(path, _LONGEST))
-        if parsed["format"] != FORMAT:
-            raise ValueError(f"format {parsed['format']!r}, not {FORMAT!r}")
-        rows = [MeasuredLimit(*(each[name] for name in _OF_CEILING)) for each in parsed["ceilings"]]
-        numbers = all(type(row.value) in (int, float) for row in rows) and type(parsed["at_ms"]) is int
+        document = json.loads(content_of(path, _LONGEST))
+        if document["format"] != FORMAT:
+            raise ValueError(f"format {document['format']!r}, not {FORMAT!r}")
+        return read(document)
     except OSError as problem:
         raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise UsageProblem(f"{path} is not a report: {_why(problem)}", how) from None
-    if not rows or not numbers:
-        raise UsageProblem(f"nothing was measured in {path}", how)
-    return Measured(tuple(rows), at_ms=parsed["at_ms"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        raise UsageProblem(f"{path} is {otherwise}: {_why(problem)}", hint) from None
 
 
 def _why(problem: Exception) -> str:
-    """Why parsed bytes are no report, without the words of Python."""
+    """Return why parsed bytes are no report, without the words of Python."""
     if isinstance(problem, UnicodeDecodeError):
         return "it is not text"
     return str(problem) if isinstance(problem, ValueError) else "it lacks the fields of a report"
 
 
-def _said(finding: Mapping[str, Any]) -> tuple[Severity, str]:
-    return Severity(finding["severity"]), str(finding["says"])
-
-
 def only_new(report: Report, former: Former, near: Set[tuple[str, str]] = frozenset()) -> Report:
-    """The report without what the former check had found at the same severity or a worse one.
+    """Return the report without findings that the former check had at the same severity or a worse one.
 
-    What it had found and is no more is `gone`, unless the check is unknown now.
+    What it had found and is no more is `gone_findings`, unless the check is unknown now.
 
     Args:
         near: (check id, subject) of what stands just beside a limit: what goes to and fro there is not gone.
     """
-    results: list[Result] = []
-    known = 0
+    results: list[CheckResult] = []
+    n_known = 0
     there: set[tuple[str, str]] = set()
-    seen: set[str] = set()
+    complete: set[str] = set()
     for result in report.results:
         there |= {(result.check.id, finding.subject) for finding in result.findings}
-        there |= {(result.check.id, each.finding.subject) for each in result.accepted}
+        there |= {(result.check.id, accepted.finding.subject) for accepted in result.accepted}
         if not result.unknowns:
-            seen.add(result.check.id)
+            complete.add(result.check.id)
         new = tuple(
             finding
             for finding in result.findings
             if (before := former.findings.get((result.check.id, finding.subject))) is None
             or before[0].rank < finding.severity.rank
         )
-        known += len(result.findings) - len(new)
-        results.append(replace(result, findings=new, known=len(result.findings) - len(new)))
-    missing = {key: said for key, (_, said) in former.findings.items() if key not in there and key[0] in seen}
-    gone = tuple((id_, said) for (id_, subject), said in missing.items() if (id_, subject) not in near)
-    still = len(missing) - len(gone)
+        n_known += len(result.findings) - len(new)
+        results.append(replace(result, findings=new, n_known=len(result.findings) - len(new)))
+    missing = {
+        key: sentence for key, (_, sentence) in former.findings.items() if key not in there and key[0] in complete
+    }
+    gone_findings = tuple((id_, sentence) for (id_, subject), sentence in missing.items() if (id_, subject) not in near)
+    still = len(missing) - len(gone_findings)
     return replace(
-        report, results=tuple(results), compared_with=former.named_for(report), known=known + still, gone=gone
+        report,
+        results=tuple(results),
+        compared_with=former.named_for(report),
+        n_known=n_known + still,
+        gone_findings=gone_findings,
     )
 
 
 def recorded_facts(path: Path) -> CheckFacts:
-    """The facts of a recording: its first frame with the server, and its last.
+    """Return the facts of a recording: its first frame with the server, and its last.
 
     Raises:
         RecordingProblem: It cannot be read, or never saw the server.
@@ -174,19 +192,19 @@ def recorded_facts(path: Path) -> CheckFacts:
     reader = RecordingReader(path)
     first: Frame | None = None
     last: Frame | None = None
-    why = "it has no frames"
+    reason = "it has no frames"
     try:
         for _, frame in reader.frames():
-            sample = needs.PARAMETERS.section(frame)
+            sample = sections.parameters(frame)
             if isinstance(sample, Unavailable):
-                why = str(sample)
+                reason = str(sample)
             else:
                 first, last = first or frame, frame
         target = reader.header.target
     finally:
         reader.close()
     if first is None or last is None:
-        raise RecordingProblem(f"{path} has no parameters: {why}")
+        raise RecordingProblem(f"{path} has no parameters: {reason}")
     frames = (first,) if first is last else (first, last)
     return CheckFacts(
         frames,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from pgtop_tune.health.facts import CheckFacts, FactNeed
 
 
 class Severity(StrEnum):
-    """How much it hurts. The words stand in reports."""
+    """Degree of harm. The words stand in reports."""
 
     INFO = "info"
     """Worth knowing; nothing to be done at once."""
@@ -26,12 +26,12 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for INFO, 3 for CRITICAL."""
+        """Return 0 for INFO to 3 for CRITICAL."""
         return list(Severity).index(self)
 
 
 class Confidence(StrEnum):
-    """How sure a finding is."""
+    """Certainty of a finding."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -39,14 +39,14 @@ class Confidence(StrEnum):
 
 
 class Language(StrEnum):
-    """What a fix is written in."""
+    """Language of a fix."""
 
     SQL = "sql"
     SHELL = "shell"
     CONFIGURATION = "conf"
     """Lines of a file; the remark says which."""
     WORDS = "words"
-    """What cannot be one command."""
+    """Sentences where no command does it."""
 
 
 class Evidence(Struct, frozen=True):
@@ -83,11 +83,11 @@ class Fix(Struct, frozen=True):
 
 
 class Objects(Struct, frozen=True):
-    """What a finding about several objects of one kind is about: each of them can be accepted by itself.
+    """Objects of one kind that a finding is about: each of them can be accepted by itself.
 
     Attributes:
         names: As patterns of accepted risks have them: "bench public.orders". Foreign text.
-        unlisted: How many more there are, whose names are not known.
+        unlisted: Number of further objects, whose names are not known.
         about: Makes the finding about some of the names, and a number of objects that have no name here.
     """
 
@@ -100,10 +100,10 @@ class Finding(Struct, frozen=True):
     """Something that will hurt.
 
     Attributes:
-        severity: How much.
+        severity: Degree of harm.
         says: One line: what is wrong, with the deciding number. May hold foreign text.
-        evidence: What it stands on.
-        fix: What to do, and the way back; None where only people can decide.
+        evidence: Numbers that prove it.
+        fix: Remedy and undo; None where only people can decide.
         confidence: The framework lowers it where statistics are young.
         subject: What it is about when a check can find several things ("bench public.orders_idx"): with the check's id
             it says whether a finding is the same as that of a former check. Foreign text.
@@ -119,12 +119,12 @@ class Finding(Struct, frozen=True):
     objects: Objects | None = None
 
     def made(self, change: Callable[[Finding], Finding]) -> Finding:
-        """The finding as a function makes it, and those about some of its objects as well."""
-        found, objects = change(self), self.objects
+        """Return the finding as a function changes it; it also changes those about some of its objects."""
+        changed, objects = change(self), self.objects
         if objects is None:
-            return found
+            return changed
         return replace(
-            found, objects=replace(objects, about=lambda names, unlisted: change(objects.about(names, unlisted)))
+            changed, objects=replace(objects, about=lambda names, unlisted: change(objects.about(names, unlisted)))
         )
 
 
@@ -134,13 +134,13 @@ _T = TypeVar("_T")
 def about_several(
     rows: Sequence[_T], named: Callable[[_T], str], make: Callable[[Sequence[_T], int], Finding], unlisted: int = 0
 ) -> Finding:
-    """A finding about objects of one kind, at least one.
+    """Return a finding about objects of one kind, at least one.
 
     Args:
         rows: One or more for each object.
         named: Name of an object, as `Objects.names`.
         make: Makes the finding about some of these rows, and a number of objects without a row.
-        unlisted: How many more there are.
+        unlisted: Number of further objects.
     """
 
     def about(names: Collection[str], unlisted: int) -> Finding:
@@ -168,7 +168,7 @@ class Threshold(Struct, frozen=True):
         name: Within the check: --threshold MEM-01.warning=80; the first one is meant by MEM-01=80.
         default: Ours.
         unit: "%", "s", "bytes"; "" for plain numbers.
-        says: What happens there.
+        says: Meaning of the number.
     """
 
     name: str
@@ -179,6 +179,10 @@ class Threshold(Struct, frozen=True):
 
 Limits = Mapping[str, float]
 """Values of a check's thresholds by name."""
+Findings = Iterator[Finding | Unknown]
+"""Findings of a check, and parts that it cannot judge."""
+Look = Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
+"""The function of a check: nothing is a pass. Pure. May raise `Missing`, which makes the check unknown."""
 
 
 class Check(Struct, frozen=True):
@@ -187,13 +191,13 @@ class Check(Struct, frozen=True):
     Attributes:
         id: Stable: "MEM-01".
         group: Part of the reference it stands in.
-        title: What is looked at, a few words.
+        title: Subject in a few words.
         why: One sentence: what happens to who ignores it.
         severity: The highest that it finds.
         page: Page of PostgreSQL's documentation with its anchor: "runtime-config-resource.html#GUC-WORK-MEM".
-        needs: What it cannot do without; one of them missing makes it unknown.
-        look: What it finds; nothing is a pass. Pure. May raise `Missing`, which makes it unknown.
-        thresholds: What it judges by.
+        needs: Parts without which it is unknown.
+        look: Function that finds; see `Look`.
+        thresholds: Numbers that it judges by.
         counts: Whether it judges by counters, which say little when they are young.
         asks: Questions that it can do without: no answer to one of them makes only a part unknown.
         twice: Whether it judges by what changes between two looks; without such a check there is one look only.
@@ -206,7 +210,7 @@ class Check(Struct, frozen=True):
     severity: Severity
     page: str
     needs: tuple[FactNeed[Any], ...]
-    look: Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
+    look: Look
     thresholds: tuple[Threshold, ...] = ()
     counts: bool = False
     twice: bool = False

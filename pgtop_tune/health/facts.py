@@ -1,4 +1,4 @@
-"""What checks look at: frames of the server and its machine, answers of its databases, the machine's settings.
+"""Facts that checks judge: frames of the server and its machine, answers of its databases, the machine's settings.
 
 Every part is a value or `Unavailable` with the reason. A check names what it needs: rows of `needs`, or `Question`s.
 """
@@ -32,13 +32,13 @@ class Missing(Exception):
 
     Attributes:
         need: Name of the need.
-        why: The reason.
+        reason: The reason.
     """
 
-    def __init__(self, need: str, why: Unavailable) -> None:
+    def __init__(self, need: str, reason: Unavailable) -> None:
         super().__init__(need)
         self.need = need
-        self.why = why
+        self.reason = reason
 
 
 class FactNeed(Protocol[T_co]):
@@ -46,16 +46,16 @@ class FactNeed(Protocol[T_co]):
 
     @property
     def name(self) -> str:
-        """Stable: "parameters"."""
+        """Stable name: "parameters"."""
         ...
 
     @property
     def source(self) -> str:
-        """View, file or query it is from."""
+        """View, file or query of the part."""
         ...
 
-    def of(self, facts: CheckFacts) -> T_co | Unavailable:
-        """The part, or why it is not there."""
+    def of(self, facts: CheckFacts, /) -> T_co | Unavailable:
+        """Return the part, or why it is not there."""
         ...
 
 
@@ -64,24 +64,24 @@ class Refused(Struct, frozen=True):
 
     Attributes:
         database: Its name. Foreign text.
-        why: In the server's words. Foreign text.
+        reason: In the server's words. Foreign text.
     """
 
     database: str
-    why: str
+    reason: str
 
 
-class Answer(Struct, Generic[R], frozen=True):
-    """What databases answered.
+class Answers(Struct, Generic[R], frozen=True):
+    """Answers of databases to one question.
 
     Attributes:
         rows: (database, row); of a question that is asked once the database is "".
-        asked: Databases that answered.
+        databases: Those that answered.
         refused: Those that did not.
     """
 
     rows: tuple[tuple[str, R], ...]
-    asked: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()
 
     def __iter__(self) -> Iterator[tuple[str, R]]:
@@ -96,7 +96,7 @@ class Question(Struct, Generic[R], frozen=True):
         row: Dataclass whose fields are named as the columns.
         source: Views and columns it reads, for the reference.
         everywhere: Asked in every database; else once, in the one that is connected to.
-        opens: What a role wants that is not permitted; "" where everybody is.
+        opens: Right that opens it to a role without permission; "" where every role may ask.
     """
 
     name: str
@@ -105,14 +105,14 @@ class Question(Struct, Generic[R], frozen=True):
     everywhere: bool = False
     opens: str = ""
 
-    def of(self, facts: CheckFacts) -> Answer[R] | Unavailable:
+    def of(self, facts: CheckFacts, /) -> Answers[R] | Unavailable:
         """See `FactNeed.of`."""
-        found = facts.answers.get(self.name, facts.unanswered)
-        if isinstance(found, Unavailable) and found.reason is Reason.NO_PERMISSION and self.opens:
-            # A refusal of the file system names the path, in every language; that of a right has no such name.
-            opening = "the server's account may not look there" if _PATH.search(found.detail) else self.opens
-            return Unavailable(found.reason, f"{found}; {opening}")
-        return found
+        answer = facts.answers.get(self.name, facts.unanswered)
+        if isinstance(answer, Unavailable) and answer.reason is Reason.NO_PERMISSION and self.opens:
+            # An error of the file system names the path, in every language; an error about rights names none.
+            opening = "the server's account may not look there" if _PATH.search(answer.detail) else self.opens
+            return Unavailable(answer.reason, f"{answer}; {opening}")
+        return answer
 
 
 class CheckFacts(Struct, frozen=True):
@@ -122,17 +122,17 @@ class CheckFacts(Struct, frozen=True):
         frames: Oldest first, at least one; the newest counts, rates are between them.
         machine: Settings of the operating system and of the postmaster's process.
         answers: By the name of the question.
-        unanswered: Why a question has no answer at all.
-        measured: What --measure found.
-        described: Which server: "user@host:port/dbname", or the file. Foreign text.
-        disk, workload: What the operator says; None goes by what was seen.
-        backups: What backup tools of the server's machine say.
+        unanswered: Reason why a question has no answer at all.
+        measured: Limits that --measure found.
+        described: The server, "user@host:port/dbname", or the file. Foreign text.
+        disk, workload: Claims of the operator; None goes by the machine and the counters.
+        backups: Answers of backup tools on the server's machine.
         next_start: Values and files of the server's next start, with what this machine says of them.
     """
 
     frames: tuple[Frame, ...]
     machine: MachineDetails | Unavailable = NOT_ASKED
-    answers: Mapping[str, Answer[Any] | Unavailable] = field(default_factory=dict)
+    answers: Mapping[str, Answers[Any] | Unavailable] = field(default_factory=dict)
     unanswered: Unavailable = NOT_ASKED
     measured: Measured | Unavailable = NOT_MEASURED
     described: str = ""
@@ -141,21 +141,21 @@ class CheckFacts(Struct, frozen=True):
     backups: BackupTools | Unavailable = NOT_ASKED
     next_start: NextStart | Unavailable = NOT_ASKED
 
-    # asyncio.run() writes what a task returned into a text that nobody reads: thousands of rows.
+    # asyncio.run() formats the result of a task, thousands of rows, into a text that nobody reads.
     __repr__ = object.__repr__
 
     @property
     def interval(self) -> Interval:
-        """The frames as metrics want them."""
+        """Return the frames as metrics take them."""
         return Interval(self.frames)
 
     def have(self, need: FactNeed[R]) -> R:
-        """A part that is there.
+        """Return a part of the facts.
 
         Raises:
             Missing: It is not.
         """
-        found = need.of(self)
-        if isinstance(found, Unavailable):
-            raise Missing(need.name, found)
-        return found
+        part = need.of(self)
+        if isinstance(part, Unavailable):
+            raise Missing(need.name, part)
+        return part

@@ -20,89 +20,87 @@ _WHEN: Final = {"postmaster": _RESTART, "backend": "for new sessions", "superuse
 
 
 def set_parameter(parameter: Parameter, value: str) -> Fix:
-    """ALTER SYSTEM to a value, and back to what postgresql.auto.conf has now; words where no file has the say."""
+    """Return ALTER SYSTEM to a value, and its undo; words where the parameter is set at the server's start."""
     if parameter.source in _WINS_OVER_FILES:
-        return words(
+        return by_hand(
             f"{parameter.name} is set where the server is started ({parameter.source}): set it to {value} there; no "
             "file overrides it.",
             f"Set it to {parameter.shown} there again.",
         )
-    end = "" if parameter.context == "postmaster" else f"\n{_RELOAD}"
+    return set_several([(parameter, value)])
+
+
+def set_several(values: Sequence[tuple[Parameter, str]]) -> Fix:
+    """Return ALTER SYSTEM to values of parameters, none of which is set at the server's start.
+
+    The undo restores the lines that postgresql.auto.conf has now.
+    """
+    parameters = [parameter for parameter, _ in values]
+    restarted = [parameter.name for parameter in parameters if parameter.context == "postmaster"]
+    reload = [_RELOAD] if len(restarted) < len(values) else []
+    is_one = len(values) == 1
+    when = _WHEN.get(parameters[0].context, "") if is_one else restarted and f"{', '.join(restarted)} after a restart"
+    assignments = shlex.join(f"{parameter.name}={value}" for parameter, value in values)
     return Fix(
-        f"{_statement(parameter.name, value)};{end}",
-        f"{stored_again(parameter)};{end}",
-        remark="; ".join(filter(None, (_WHEN.get(parameter.context, ""), _tried(f"{parameter.name}={value}")))),
-        parameter=(parameter.name, value),
+        "\n".join([*(f"{statement(parameter.name, value)};" for parameter, value in values), *reload]),
+        "\n".join([*(f"{stored_again(parameter)};" for parameter in reversed(parameters)), *reload]),
+        remark=(f"{when}; " if when else "")
+        + f"`pgtop-tune set {assignments}` tries first whether the server starts with it",
+        parameter=(parameters[0].name, values[0][1]) if is_one else None,
     )
-
-
-def set_parameters(values: Sequence[tuple[Parameter, str]]) -> Fix:
-    """ALTER SYSTEM to values of one or more parameters, none of which is set where the server is started."""
-    if len(values) == 1:
-        return set_parameter(*values[0])
-    reload = [] if all(parameter.context == "postmaster" for parameter, _ in values) else [_RELOAD]
-    restarted = ", ".join(parameter.name for parameter, _ in values if parameter.context == "postmaster")
-    tried = _tried(*(f"{parameter.name}={value}" for parameter, value in values))
-    return Fix(
-        "\n".join([*(f"{_statement(parameter.name, value)};" for parameter, value in values), *reload]),
-        "\n".join([*(f"{stored_again(parameter)};" for parameter, _ in reversed(values)), *reload]),
-        remark="; ".join(filter(None, (restarted and f"{restarted} after a restart", tried))),
-    )
-
-
-def _tried(*assignments: str) -> str:
-    return f"`pgtop-tune set {shlex.join(assignments)}` tries first whether the server starts with it"
 
 
 def stored_again(parameter: Parameter) -> str:
-    """The statement that makes postgresql.auto.conf say of a parameter what it says now."""
+    """Return the statement that restores the parameter's line of postgresql.auto.conf as it is now."""
     now = parameter.stored
     if now is None and _in_auto_conf(parameter):
         now = parameter.shown
-    return _statement(parameter.name, now)
+    return statement(parameter.name, now)
 
 
-def with_lock_timeout(statement: str) -> str:
-    """A statement that gives up instead of waiting for a lock, while everybody else waits behind it.
+def with_lock_timeout(sql: str) -> str:
+    """Return a statement that gives up instead of waiting for a lock, while everybody else waits behind it.
 
     Not for those with CONCURRENTLY, which block nobody: one that gives up leaves an invalid index.
     """
-    return f"{_PATIENCE}\n{statement}"
-
-
-def _statement(name: str, value: str | None) -> str:
-    return statement(name, value)
+    return f"{_PATIENCE}\n{sql}"
 
 
 def _in_auto_conf(parameter: Parameter) -> bool:
-    """Where we may not look, what is set at all is taken to be set there: setting it again does no harm."""
+    """Return whether ALTER SYSTEM has set it; where the file is hidden, assume so: setting it again does no harm."""
     if parameter.in_auto_conf is None:
         return parameter.source == "configuration file"
     return parameter.in_auto_conf
 
 
 def sysctl(name: str, value: str, before: str, remark: str = "") -> Fix:
-    """A sysctl, now and after a reboot.
+    """Return the fix that sets a sysctl, now and after a reboot.
 
     Args:
         name: As "vm.swappiness".
-        value: What to set.
-        before: What it is now.
-        remark: What else is to be known.
+        value: New value.
+        before: Value now.
+        remark: Further remark.
     """
     keep, put_back = kept_line(f"/{PATH}", name, value)
+    return _as_root(
+        f"sysctl -w {name}={value}\n{keep}", f"sysctl -w {name}={before}\n{put_back}", remark, (name, value)
+    )
+
+
+def _as_root(do: str, undo: str, remark: str, setting: tuple[str, str] | None = None) -> Fix:
     return Fix(
-        do=f"sysctl -w {name}={value}\n{keep}",
-        undo=f"sysctl -w {name}={before}\n{put_back}",
+        do=do,
+        undo=undo,
         language=Language.SHELL,
         remark=f"as root on the server's machine{'; ' if remark else ''}{remark}",
-        parameter=(name, value),
-        of_machine=True,
+        parameter=setting,
+        of_machine=setting is not None,
     )
 
 
 def kept_line(file: str, name: str, value: str) -> tuple[str, str]:
-    """Commands that make a file of sysctl.d set a value, and those that put back what it had; other lines stay.
+    """Return commands that set a value in a file of sysctl.d, and those that restore its line; other lines stay.
 
     The line as it was is kept beside the file, under a name that nobody reads; an empty one stands for none. It is
     kept once, so that the commands may be run again.
@@ -123,7 +121,7 @@ def kept_line(file: str, name: str, value: str) -> tuple[str, str]:
 
 
 def kept(file: str, *lines: str) -> tuple[str, str]:
-    """Commands that make a file hold these lines, and those that put back what it was.
+    """Return commands that write a file with these lines, and those that restore the file.
 
     A file that was there is copied beside itself before, under a name that nobody reads; an empty copy stands for none.
     The copy is made once, so that the commands may be run again.
@@ -141,44 +139,33 @@ def kept(file: str, *lines: str) -> tuple[str, str]:
 
 
 def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -> Fix:
-    """A value into a file of /sys, which is gone after a reboot.
+    """Return the fix that writes a value into a file of /sys, which is gone after a reboot.
 
     Args:
         path: The file.
-        value: What to write.
-        before: What it has.
-        boot: How it is made to last.
+        value: New content.
+        before: Content now.
+        boot: Remedy that lasts over a reboot.
         name: As `pgtop-tune set` calls it: "vda/scheduler"; "" where it does not know it.
     """
-    return Fix(
-        do=f"echo {value} > {path}",
-        undo=f"echo {before} > {path}",
-        language=Language.SHELL,
-        remark=f"as root on the server's machine; to keep it after a reboot: {boot}",
-        parameter=(name, value) if name else None,
-        of_machine=bool(name),
-    )
+    remark = f"to keep it after a reboot: {boot}"
+    return _as_root(f"echo {value} > {path}", f"echo {before} > {path}", remark, (name, value) if name else None)
 
 
 def mount_again(point: str, option: str, before: str) -> Fix:
-    """Another option for a mount.
+    """Return the fix that sets another option of a mount.
 
     Args:
         point: Mount point. Foreign text.
         option: The new one.
         before: The one it has.
     """
-    place = shlex.quote(point)
-    return Fix(
-        do=f"mount -o remount,{option} {place}",
-        undo=f"mount -o remount,{before} {place}",
-        language=Language.SHELL,
-        remark="as root on the server's machine; to keep it after a reboot: /etc/fstab",
-    )
+    do, undo = (f"mount -o remount,{mounted} {shlex.quote(point)}" for mounted in (option, before))
+    return _as_root(do, undo, "to keep it after a reboot: /etc/fstab")
 
 
 def preloading(library: Parameter | None, name: str, where: str) -> Fix:
-    """Loads a library at the start of the server, beside those that it loads already.
+    """Return the fix that loads a library at the start of the server, beside those that it loads already.
 
     Args:
         library: shared_preload_libraries; None where it is not shown.
@@ -186,21 +173,21 @@ def preloading(library: Parameter | None, name: str, where: str) -> Fix:
         where: "" or " on the primary": where the extension is to be made.
     """
     if library is None:
-        return words(f"Add {name} to shared_preload_libraries, restart, and CREATE EXTENSION{where}.")
+        return by_hand(f"Add {name} to shared_preload_libraries, restart, and CREATE EXTENSION{where}.")
     if library.pending_restart:
-        return words(
+        return by_hand(
             f"shared_preload_libraries was changed and waits for a restart: add {name} to its new value, restart, and "
             f"CREATE EXTENSION{where}."
         )
-    wanted = [part.strip() for part in library.setting.split(",") if part.strip()] + [name]
+    libraries = [part.strip() for part in library.setting.split(",") if part.strip()] + [name]
     return Fix(
-        f"ALTER SYSTEM SET shared_preload_libraries = {joined(', ', map(literal, wanted))};",
+        f"ALTER SYSTEM SET shared_preload_libraries = {joined(', ', map(literal, libraries))};",
         f"{stored_again(library)};",
         remark="takes effect with a restart; install the contrib package first, without the library the server does "
         f"not start; then CREATE EXTENSION {name}{where}",
     )
 
 
-def words(do: str, undo: str = "") -> Fix:
-    """What cannot be one command."""
+def by_hand(do: str, undo: str = "") -> Fix:
+    """Return a fix that cannot be one command."""
     return Fix(do, undo, Language.WORDS)

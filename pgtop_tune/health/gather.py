@@ -16,10 +16,9 @@ from pgtop_tune.base.foreign_answers import MALFORMED, check_shape, malformed
 from pgtop_tune.changes.start.machine_looks import account_of, with_machine
 from pgtop_tune.changes.start.next_start import NextStart
 from pgtop_tune.health import needs
-from pgtop_tune.health.at_next_start import next_start, other_values
 from pgtop_tune.health.check import Check
-from pgtop_tune.health.configured import as_configured
-from pgtop_tune.health.facts import NOT_ASKED, Answer, CheckFacts, Missing, Question, Refused
+from pgtop_tune.health.configured import as_configured, next_start, other_values
+from pgtop_tune.health.facts import NOT_ASKED, Answers, CheckFacts, Missing, Question, Refused
 from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_FILES, START_OPTIONS, StartFile
 from pgtop_tune.host.backup_tools import backup_tools
 from pgtop_tune.host.block_devices import ROOT, server_directories
@@ -58,11 +57,11 @@ _ONCE: Final[tuple[Section[Reading], ...]] = (
 )  # fmt: skip
 """Sections that are read once."""
 BESIDE_PARAMETERS: Final[tuple[Question[Any], ...]] = (CONFIGURED, START_OPTIONS, SCOPED)
-"""They tell the server's own values from those of our role and database."""
+"""Questions that tell the server's own values from those of our role and database."""
 _TWICE: Final[tuple[Section[Reading], ...]] = (
     sections.activity, sections.database, sections.wal, sections.checkpoints, sections.io, sections.replication,
 )  # fmt: skip
-"""Those whose counters or positions are read in every look."""
+"""Sections whose counters or positions are read in every look."""
 
 
 async def gather(
@@ -72,14 +71,14 @@ async def gather(
     poolers: Sequence[PoolerAddress] = (),
     host_source: HostSource = HostSource.AUTO,
 ) -> CheckFacts:
-    """Everything these checks need.
+    """Ask the server and its machine for everything that these checks need.
 
     Args:
         conninfo: The server.
         checks: Only what they ask of databases is asked.
-        root: Where /proc, /sys and /etc of this machine are found.
+        root: Directory of /proc, /sys and /etc of this machine.
         poolers: Admin consoles to look at.
-        host_source: Where numbers of this machine come from.
+        host_source: Source of numbers of this machine.
 
     Raises:
         ConnectionProblem: The server is not there, or does not let us in.
@@ -90,14 +89,14 @@ async def gather(
     def clock() -> float:
         return time.monotonic() - began_s
 
-    own = OwnSessions()
-    reader = PostgresReader(conninfo, clock, own)
+    own_sessions = OwnSessions()
+    reader = PostgresReader(conninfo, clock, own_sessions)
     questions = _questions(checks)
     asks_tools = any(needs.BACKUP_TOOLS in check.needs for check in checks)
     try:
         server = await reader.connect()
-        eye = _Eye(reader, conninfo, clock, host_of(clock, host_source, root), host_source)
-        asking = asyncio.create_task(_answers(conninfo, own, server.version_num // 10_000, questions))
+        eye = _MachineView(reader, conninfo, clock, host_of(clock, host_source, root), host_source)
+        asking = asyncio.create_task(_answers(conninfo, own_sessions, server.version_num // 10_000, questions))
         looking = asyncio.create_task(_pools(poolers, clock))
         try:
             server = await eye.localise(server)
@@ -130,12 +129,12 @@ def _next_start(facts: CheckFacts, postmaster_pid: int, root: Path) -> NextStart
     try:
         return with_machine(next_start(facts, other_values(facts)), account)
     except Missing as missing:
-        return missing.why
+        return missing.reason
 
 
 def _libraries(
-    answer: Answer[StartFile] | Unavailable, postmaster_pid: int, root: Path
-) -> Answer[StartFile] | Unavailable:
+    answer: Answers[StartFile] | Unavailable, postmaster_pid: int, root: Path
+) -> Answers[StartFile] | Unavailable:
     """Return the files of the next start, with the versions that libraries are made for."""
     if isinstance(answer, Unavailable):
         return answer
@@ -148,26 +147,26 @@ def _libraries(
 
 
 async def _pools(addresses: Sequence[PoolerAddress], clock: Callable[[], float]) -> PoolerSample | Unavailable:
-    """One look at every console; one that is late has not told anything yet."""
+    """Look at every console once; one that is late has no sample yet."""
     consoles = [PoolerConsole(address, clock, APPLICATION_NAME) for address in addresses]
     sampler = PoolerSampler(consoles, clock)
     sampler.start()
     until_s = clock() + _PATIENCE_S
     try:
         while True:
-            seen = sampler.sample()
-            if clock() >= until_s or not _awaited(seen):
-                return seen
+            sample = sampler.sample()
+            if clock() >= until_s or not _is_awaited(sample):
+                return sample
             await asyncio.sleep(_BETWEEN_GLANCES_S)
     finally:
         await sampler.aclose()
 
 
-def _awaited(seen: PoolerSample | Unavailable) -> bool:
-    return not isinstance(seen, Unavailable) and any(pooler.console is NOT_YET for pooler in seen.poolers)
+def _is_awaited(sample: PoolerSample | Unavailable) -> bool:
+    return not isinstance(sample, Unavailable) and any(pooler.console is NOT_YET for pooler in sample.poolers)
 
 
-class _Eye:
+class _MachineView:
     """The machine of the server, wherever it can be seen."""
 
     def __init__(
@@ -186,25 +185,30 @@ class _Eye:
         self._places: ServerPlaces = NOWHERE_ELSE
 
     def _our_backend(self) -> tuple[int, int | None]:
-        found = self._reader.capabilities
-        return (0, 0) if isinstance(found, Unavailable) else (found.backend_pid, found.backend_start_ms)
+        capabilities = self._reader.capabilities
+        return (
+            (0, 0)
+            if isinstance(capabilities, Unavailable)
+            else (capabilities.backend_pid, capabilities.backend_start_ms)
+        )
 
     async def localise(self, facts: ServerFacts) -> ServerFacts:
-        """The facts with where its machine is."""
+        """Return the facts with the place of the server's machine."""
         places = await self._reader.places()
         self._places = NOWHERE_ELSE if isinstance(places, Unavailable) else places
         return await self._sampler.localise(facts)
 
     async def look(self, postgres: PostgresSample) -> HostSample | Unavailable:
-        """The machine now."""
+        """Return a sample of the machine."""
         return await self._sampler.look(postgres, (), _PATIENCE_S)
 
     async def machine(self, server: ServerFacts, frame: Frame) -> MachineDetails | Unavailable:
-        """Its settings."""
-        pid = server.postmaster_pid
-        data = server.data_directory or (self._local.working_directory(pid) if pid is not None else None)
-        seen = sections.disks(frame)
-        disks = {} if isinstance(seen, Unavailable) else {disk.name: disk.stacked for disk in seen.disks if disk.roles}
+        """Return the machine's settings."""
+        pid, data = server.postmaster_pid, self._data_directory(server)
+        sample = sections.disks(frame)
+        disks = (
+            {} if isinstance(sample, Unavailable) else {disk.name: disk.stacked for disk in sample.disks if disk.roles}
+        )
         directories = (server_directories(data, self._places) | _archive(frame)) if data else {}
         if server.local:
             return await asyncio.to_thread(self._local.machine_details, disks, directories, pid)
@@ -215,15 +219,17 @@ class _Eye:
         return await remote_details(self._reader.server_files, disks, directories, count)
 
     async def backups(self, server: ServerFacts) -> BackupTools | Unavailable:
-        """What backup tools say of it."""
+        """Return the backups that backup tools know of this server."""
         if not server.local:
             return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine, whose tools are not asked")
-        pid = server.postmaster_pid
-        data = server.data_directory or (self._local.working_directory(pid) if pid is not None else None)
+        data = self._data_directory(server)
         return await backup_tools(Path(data) if data else None)
 
+    def _data_directory(self, server: ServerFacts) -> str | None:
+        pid = server.postmaster_pid
+        return server.data_directory or (self._local.working_directory(pid) if pid is not None else None)
+
     def close(self) -> None:
-        """Closes files."""
         self._sampler.close()
 
 
@@ -237,73 +243,73 @@ def _archive(frame: Frame) -> dict[str, str]:
 
 
 async def _looks(
-    reader: PostgresReader, eye: _Eye, server: ServerFacts, clock: Callable[[], float], *, twice: bool
+    reader: PostgresReader, eye: _MachineView, server: ServerFacts, clock: Callable[[], float], *, twice: bool
 ) -> list[Frame]:
-    """One frame, or two some time apart; what is read once is read in between."""
+    """Return one frame, or two some time apart; sections that are read once are read in between."""
     empty = PostgresSample(server=server)
     first = await _frame(0, await _read(reader, _TWICE, empty), eye, clock)
     assert isinstance(first.postgres, PostgresSample)
-    whole = await _read(reader, _ONCE, first.postgres)
-    frames = [replace(first, postgres=whole)]
+    sections_once = await _read(reader, _ONCE, first.postgres)
+    frames = [replace(first, postgres=sections_once)]
     if twice:
         await asyncio.sleep(max(BETWEEN_LOOKS_S - clock() + first.elapsed_s, 0.0))
-        frames.append(await _frame(1, await _read(reader, _TWICE, whole), eye, clock))
+        frames.append(await _frame(1, await _read(reader, _TWICE, sections_once), eye, clock))
     return frames
 
 
-async def _read(reader: PostgresReader, wanted: Sequence[Section[Reading]], before: PostgresSample) -> PostgresSample:
-    """Sections that are not wanted stand as they were before."""
-    return replace(before, **{section.name: await reader.read(section) for section in wanted})
+async def _read(reader: PostgresReader, to_read: Sequence[Section[Reading]], before: PostgresSample) -> PostgresSample:
+    """Return the sample with these sections read anew."""
+    return replace(before, **{section.name: await reader.read(section) for section in to_read})
 
 
-async def _frame(sequence: int, postgres: PostgresSample, eye: _Eye, clock: Callable[[], float]) -> Frame:
+async def _frame(sequence: int, postgres: PostgresSample, eye: _MachineView, clock: Callable[[], float]) -> Frame:
     host = await eye.look(postgres)
     return Frame(
         sequence=sequence, taken_at_ms=int(time.time() * 1000), elapsed_s=clock(), host=host, postgres=postgres
     )
 
 
-def _as_configured(frame: Frame, answers: Mapping[str, Answer[Any] | Unavailable]) -> Frame:
-    """The frame with parameters as the server has them, not our session."""
-    seen = sections.parameters(frame)
-    if isinstance(seen, Unavailable) or CONFIGURED.name not in answers:
+def _as_configured(frame: Frame, answers: Mapping[str, Answers[Any] | Unavailable]) -> Frame:
+    """Return the frame with parameters as the server has them, not our session."""
+    sample = sections.parameters(frame)
+    if isinstance(sample, Unavailable) or CONFIGURED.name not in answers:
         return frame
-    configured = as_configured(seen, answers[CONFIGURED.name], answers[START_OPTIONS.name])
+    configured = as_configured(sample, answers[CONFIGURED.name], answers[START_OPTIONS.name])
     assert isinstance(frame.postgres, PostgresSample)
     return replace(frame, postgres=replace(frame.postgres, parameters=configured))
 
 
 def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:
-    wanted = [need for check in checks for need in (*check.needs, *check.asks)]
-    asked = {need.name: need for need in wanted if isinstance(need, Question)}
+    required = [need for check in checks for need in (*check.needs, *check.asks)]
+    questions = {need.name: need for need in required if isinstance(need, Question)}
     if any(needs.PARAMETERS in check.needs for check in checks):
-        asked |= {question.name: question for question in BESIDE_PARAMETERS}
-    return tuple(asked.values())
+        questions |= {question.name: question for question in BESIDE_PARAMETERS}
+    return tuple(questions.values())
 
 
 async def _answers(
-    conninfo: ConnInfo, own: OwnSessions, major: int, questions: Sequence[Question[Any]]
-) -> Mapping[str, Answer[Any] | Unavailable]:
+    conninfo: ConnInfo, own_sessions: OwnSessions, major: int, questions: Sequence[Question[Any]]
+) -> Mapping[str, Answers[Any] | Unavailable]:
     if not questions:
         return {}
     once = [question for question in questions if not question.everywhere]
     everywhere = [question for question in questions if question.everywhere]
     names = [question.name for question in once], [question.name for question in everywhere]
     try:
-        said = await survey(conninfo, own, major, *names, DATABASES_S)
+        answers = await survey(conninfo, own_sessions, major, *names, DATABASES_S)
     except ConnectionProblem as problem:
-        why = Unavailable(Reason.NO_ANSWER, problem.message)
-        return {question.name: why for question in questions}
-    found = {question.name: _once(question, said.here) for question in once}
-    return found | {question.name: _everywhere(question, said.everywhere) for question in everywhere}
+        reason = Unavailable(Reason.NO_ANSWER, problem.message)
+        return {question.name: reason for question in questions}
+    by_question = {question.name: _once(question, answers.here) for question in once}
+    return by_question | {question.name: _everywhere(question, answers.everywhere) for question in everywhere}
 
 
-def _once(question: Question[Any], asked: DatabaseAnswer) -> Answer[Any] | Unavailable:
-    rows = asked.answers[question.name]
+def _once(question: Question[Any], answer: DatabaseAnswer) -> Answers[Any] | Unavailable:
+    rows = answer.answers[question.name]
     if isinstance(rows, Unavailable):
         return rows
     try:
-        return Answer(tuple(("", _row(question, row)) for row in rows), (asked.database,))
+        return Answers(tuple(("", _row(question, row)) for row in rows), (answer.database,))
     except MALFORMED as error:
         return Unavailable(Reason.FAILED, malformed(error, question.name).message)
 
@@ -314,21 +320,21 @@ def _row(question: Question[Any], row: Mapping[str, Any]) -> Any:
     return answer
 
 
-def _everywhere(question: Question[Any], asked: Sequence[DatabaseAnswer]) -> Answer[Any] | Unavailable:
-    """Unavailable only where no database answered."""
+def _everywhere(question: Question[Any], answers: Sequence[DatabaseAnswer]) -> Answers[Any] | Unavailable:
+    """Return the rows of all databases; Unavailable only where none answered."""
     rows: list[tuple[str, Any]] = []
-    seen: list[str] = []
+    answered: list[str] = []
     refused: list[Refused] = []
-    for one in asked:
+    for one in answers:
         answer = Unavailable(Reason.NO_ANSWER, one.refused) if one.refused else one.answers[question.name]
         if isinstance(answer, Unavailable):
             refused.append(Refused(one.database, str(answer)))
             continue
         try:
             rows += [(one.database, _row(question, row)) for row in answer]
-            seen.append(one.database)
+            answered.append(one.database)
         except MALFORMED as error:
             refused.append(Refused(one.database, malformed(error, question.name).message))
-    if refused and not seen:
-        return Unavailable(Reason.NO_ANSWER, f"{refused[0].database}: {refused[0].why}")
-    return Answer(tuple(rows), tuple(seen), tuple(refused))
+    if refused and not answered:
+        return Unavailable(Reason.NO_ANSWER, f"{refused[0].database}: {refused[0].reason}")
+    return Answers(tuple(rows), tuple(answered), tuple(refused))

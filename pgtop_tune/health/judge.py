@@ -13,11 +13,11 @@ from pgtop_tune.base.secret import MASK
 from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Limits, Unknown
-from pgtop_tune.health.facts import Answer, CheckFacts, Missing, Question
-from pgtop_tune.health.report import SYSTEM_IDENTIFIER, Report, Result
+from pgtop_tune.health.facts import Answers, CheckFacts, Missing, Question
+from pgtop_tune.health.report import SYSTEM_IDENTIFIER, CheckResult, Report
 from pgtop_tune.model.absence import Unavailable
 
-# Fits a fix to the server it is for: a standby takes no statement that changes data, ALTER SYSTEM may be switched
+# Fixes fit their server: a standby takes no statement that changes data, and ALTER SYSTEM may be switched
 # off.
 #
 # Source: PostgreSQL documentation, "Hot Standby" (what is not accepted), allow_alter_system (17).
@@ -37,14 +37,14 @@ _SWITCHED_OFF: Final = (
 
 
 def fitted(finding: Finding, facts: CheckFacts) -> Finding:
-    """The finding with a fix that can be carried out on this server, or that says where."""
+    """Return the finding with a fix that this server can carry out, or that says where."""
     if finding.fix is None:
         return finding
     return replace(finding, fix=_without_alter_system(_for_standby(_without_mask(finding.fix), facts), facts))
 
 
 def _without_mask(fix: Fix) -> Fix:
-    """A statement that would put the mask of a secret back is none."""
+    """Return the fix with a comment in place of an undo that would write the mask of a secret."""
     if MASK not in fix.undo:
         return fix
     mark = _COMMENTS.get(fix.language, "")
@@ -53,7 +53,7 @@ def _without_mask(fix: Fix) -> Fix:
 
 
 def _for_standby(fix: Fix, facts: CheckFacts) -> Fix:
-    """A standby's primary takes what changes databases or roles, and hands it on."""
+    """Return the fix with the remark that a standby's primary has to run it."""
     server = needs.SERVER.of(facts)
     if isinstance(server, Unavailable) or not server.in_recovery:
         return fix
@@ -80,7 +80,7 @@ _COMMENTS: Final = {Language.SQL: "-- ", Language.SHELL: "# ", Language.CONFIGUR
 _YOUNG_S: Final = 86_400.0
 _SHOWN_REASONS: Final = 3
 _OWN: Final = "check_"
-"""How queries of checks are called."""
+"""Prefix of the names of queries of checks."""
 _LOWER: Final[Mapping[Confidence, Confidence]] = MappingProxyType(
     {Confidence.HIGH: Confidence.MEDIUM, Confidence.MEDIUM: Confidence.LOW, Confidence.LOW: Confidence.LOW}
 )
@@ -89,21 +89,21 @@ _LOWER: Final[Mapping[Confidence, Confidence]] = MappingProxyType(
 def judge(
     checks: Sequence[Check], facts: CheckFacts, thresholds: Mapping[str, Limits] = MappingProxyType({})
 ) -> Report:
-    """What the checks say about the facts.
+    """Return the report of the checks about the facts.
 
     Args:
         checks: Rows of the registry.
-        facts: What was asked.
+        facts: Facts of the server and its machine.
         thresholds: Check id → values that differ from the defaults.
     """
     server = needs.SERVER.of(facts)
-    seen = None if isinstance(server, Unavailable) else server
+    known_server = None if isinstance(server, Unavailable) else server
     young = _young(facts)
     return Report(
         at_ms=facts.frames[-1].taken_at_ms,
         target=facts.described,
-        server="" if seen is None else f"PostgreSQL {seen.version}",
-        major=None if seen is None else seen.version_num // 10_000,
+        server="" if known_server is None else f"PostgreSQL {known_server.version}",
+        major=None if known_server is None else known_server.version_num // 10_000,
         results=tuple(_result(check, facts, thresholds.get(check.id, {}), young) for check in checks),
         ceilings=() if isinstance(facts.measured, Unavailable) else facts.measured.ceilings,
         not_measured=() if isinstance(facts.measured, Unavailable) else facts.measured.missing,
@@ -112,7 +112,7 @@ def judge(
 
 
 def _identity(facts: CheckFacts) -> Iterator[tuple[str, str]]:
-    """What tells the server and its machine from others."""
+    """Yield entries that tell the server and its machine from others."""
     server, host = needs.SERVER.of(facts), needs.HOST.of(facts)
     if not isinstance(server, Unavailable):
         yield SYSTEM_IDENTIFIER, server.system_identifier
@@ -130,21 +130,21 @@ def _identity(facts: CheckFacts) -> Iterator[tuple[str, str]]:
 
 
 def statistics_age_s(facts: CheckFacts) -> float | None:
-    """Seconds since the youngest of the cumulative statistics began: a reset, or the start after a crash.
+    """Return the seconds since the youngest of the cumulative statistics began: a reset, or the start after a crash.
 
     None when it is not known. Source: stats_reset of pg_stat_database, pg_stat_wal and pg_stat_bgwriter or
     pg_stat_checkpointer; a crash sets them as well, a clean restart does not. pg_postmaster_start_time() where they
     were not seen.
     """
     server = needs.SERVER.of(facts)
-    found = [
+    starts_ms = [
         section.stats_reset_ms
         for need in (needs.DATABASE, needs.WAL, needs.CHECKPOINTS)
         if not isinstance(section := need.of(facts), Unavailable) and section.stats_reset_ms is not None
     ]
-    if not found and not isinstance(server, Unavailable):
-        found.append(server.started_ms)
-    return (facts.frames[-1].taken_at_ms - max(found)) / 1000 if found else None
+    if not starts_ms and not isinstance(server, Unavailable):
+        starts_ms.append(server.started_ms)
+    return (facts.frames[-1].taken_at_ms - max(starts_ms)) / 1000 if starts_ms else None
 
 
 def _young(facts: CheckFacts) -> bool:
@@ -152,59 +152,59 @@ def _young(facts: CheckFacts) -> bool:
     return age_s is not None and age_s < _YOUNG_S
 
 
-def _result(check: Check, facts: CheckFacts, given: Limits, young: bool) -> Result:
-    missing = [(need.name, found) for need in check.needs if isinstance(found := need.of(facts), Unavailable)]
+def _result(check: Check, facts: CheckFacts, changed: Limits, young: bool) -> CheckResult:
+    missing = [(need.name, part) for need in check.needs if isinstance(part := need.of(facts), Unavailable)]
     if missing:
-        return Result(check, unknowns=(_unknown(*missing[0]),))
-    limits = {threshold.name: threshold.default for threshold in check.thresholds} | dict(given)
+        return CheckResult(check, unknowns=(_unknown(*missing[0]),))
+    limits = {threshold.name: threshold.default for threshold in check.thresholds} | dict(changed)
     findings: list[Finding] = []
     unknowns: list[Unknown] = []
     try:
-        for said in check.look(facts, limits):
-            if isinstance(said, Unknown):
-                unknowns.append(said)
+        for outcome in check.look(facts, limits):
+            if isinstance(outcome, Unknown):
+                unknowns.append(outcome)
             else:
-                findings.append(said)
+                findings.append(outcome)
     except Missing as problem:
-        unknowns.append(_unknown(problem.need, problem.why))
+        unknowns.append(_unknown(problem.need, problem.reason))
     unknowns += _refusals(check, facts)
-    findings = [finding.made(lambda each: fitted(each, facts)) for finding in findings]
+    findings = [finding.made(lambda unfitted: fitted(unfitted, facts)) for finding in findings]
     if young and check.counts:
         findings = [finding.made(_less_certain) for finding in findings]
     findings.sort(key=lambda finding: -finding.severity.rank)
-    return Result(check, tuple(findings), tuple(unknowns))
+    return CheckResult(check, tuple(findings), tuple(unknowns))
 
 
 def _less_certain(finding: Finding) -> Finding:
     return replace(finding, confidence=_LOWER[finding.confidence])
 
 
-def _unknown(need: str, why: Unavailable) -> Unknown:
-    return Unknown(f"{need.removeprefix(_OWN).replace('_', ' ')}: {why}", cause=str(why))
+def _unknown(need: str, reason: Unavailable) -> Unknown:
+    return Unknown(f"{need.removeprefix(_OWN).replace('_', ' ')}: {reason}", cause=str(reason))
 
 
 def _refusals(check: Check, facts: CheckFacts) -> list[Unknown]:
-    """Databases that were not seen by a check that looks into every one."""
+    """Return the databases that a check of every database did not see."""
     refused = {
-        refusal.database: refusal.why
+        refusal.database: refusal.reason
         for need in check.needs
-        if isinstance(need, Question) and isinstance(answer := need.of(facts), Answer)
+        if isinstance(need, Question) and isinstance(answer := need.of(facts), Answers)
         for refusal in answer.refused
     }
     if not refused:
         return []
     alike: dict[str, list[str]] = {}
-    for database, why in refused.items():
-        # The server's words may hold the database's name.
-        alike.setdefault(re.sub(rf"(?<!\w){re.escape(database)}(?!\w)", "", why), []).append(database)
+    for database, reason in refused.items():
+        # The server's message may contain the database's name.
+        alike.setdefault(re.sub(rf"(?<!\w){re.escape(database)}(?!\w)", "", reason), []).append(database)
     reasons = sorted(alike.values(), key=len, reverse=True)
-    shown = [f"{_several(names)}: {refused[names[0]]}" for names in reasons[:_SHOWN_REASONS]]
-    rest = sum(map(len, reasons[_SHOWN_REASONS:]))
-    more = f"; {rest} for other reasons" if rest else ""
+    listed = [f"{_several(names)}: {refused[names[0]]}" for names in reasons[:_SHOWN_REASONS]]
+    n_others = sum(map(len, reasons[_SHOWN_REASONS:]))
+    more = f"; {n_others} for other reasons" if n_others else ""
     plural = "databases were" if len(refused) > 1 else "database was"
-    return [Unknown(f"{len(refused)} {plural} not seen: {'; '.join(shown)}{more}")]
+    return [Unknown(f"{len(refused)} {plural} not seen: {'; '.join(listed)}{more}")]
 
 
 def _several(names: Sequence[str]) -> str:
-    """The first of them by name, and how many the others are."""
+    """Return the first name, and how many others there are."""
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

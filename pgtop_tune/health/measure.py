@@ -73,21 +73,21 @@ class Pace(Struct, frozen=True):
     round_trips_s: float = 1.0
 
 
-class _Asked(Struct, frozen=True):
-    """What every part is handed."""
+class _Target(Struct, frozen=True):
+    """Server and pace, as every part takes them."""
 
     conninfo: ConnInfo
     server: ServerFacts
     parameters: needs.Parameters
     pace: Pace
-    own: OwnSessions
+    own_sessions: OwnSessions
 
 
-_Part = Callable[[_Asked], Awaitable[tuple[MeasuredLimit, ...] | Unavailable]]
+_Part = Callable[[_Target], Awaitable[tuple[MeasuredLimit, ...] | Unavailable]]
 
 
 def busy(facts: CheckFacts) -> tuple[str, ...]:
-    """What a measurement would disturb, and be disturbed by; empty on a quiet server. Foreign text.
+    """Return the load that would disturb a measurement, or suffer from it; empty on a quiet server. Foreign text.
 
     A program that waits for a CPU flushes and commits later, and steadily so: passes that agree do not show it.
     """
@@ -98,33 +98,33 @@ def busy(facts: CheckFacts) -> tuple[str, ...]:
 
 
 def passes(rates: Sequence[float]) -> str:
-    """How often it was measured and how far that lies apart."""
+    """Return the number of passes, and the range of their rates."""
     return f"median of {len(rates)} passes from {min(rates):.0f} to {max(rates):.0f} a second"
 
 
-def unsteady(what: str, rates: Sequence[float], seconds: float) -> str:
-    """Why passes do not say anything: those in the middle lie too far apart; "" where they do.
+def unsteady(noun: str, rates: Sequence[float], seconds: float) -> str:
+    """Return why passes are inconclusive: those in the middle lie too far apart; "" where they do not.
 
     Args:
-        what: "flushes".
+        noun: "flushes".
         rates: A second, of each pass.
         seconds: All passes together.
     """
     _, *middle, _ = sorted(rates)
     if seconds / len(rates) < _SHORTEST_PASS_S or middle[-1] <= _MOST_APART * middle[0]:
         return ""
-    return f"between {min(rates):.0f} and {max(rates):.0f} {what} a second from pass to pass: {_AGAIN}"
+    return f"between {min(rates):.0f} and {max(rates):.0f} {noun} a second from pass to pass: {_AGAIN}"
 
 
-def contradiction(one: str, per_s: float | None, other: str, other_per_s: float) -> str:
-    """Why two measurements of the same cannot both be true; "" where they can, or there is only one."""
+def contradiction(one: str, per_s: float | None, other_method: str, other_per_s: float) -> str:
+    """Return why two measurements of one rate cannot both be true; "" where they can, or there is only one."""
     if per_s is None or max(per_s, other_per_s) <= _MOST_APART * min(per_s, other_per_s):
         return ""
-    return f"{per_s:.0f} flushes a second by {one}, {other_per_s:.0f} by {other}: {_AGAIN}"
+    return f"{per_s:.0f} flushes a second by {one}, {other_per_s:.0f} by {other_method}: {_AGAIN}"
 
 
 async def measure(conninfo: ConnInfo, facts: CheckFacts, pace: Pace | None = None) -> Measured:
-    """Everything, one after the other.
+    """Measure everything, one part after the other.
 
     Args:
         conninfo: The server.
@@ -134,39 +134,41 @@ async def measure(conninfo: ConnInfo, facts: CheckFacts, pace: Pace | None = Non
     try:
         server, parameters = facts.have(needs.SERVER), needs.parameters(facts)
     except Missing as problem:
-        return Measured((), (("everything", str(problem.why)),))
-    asked = _Asked(conninfo=conninfo, server=server, parameters=parameters, pace=pace or Pace(), own=OwnSessions())
-    found: list[MeasuredLimit] = []
+        return Measured((), (("everything", str(problem.reason)),))
+    target = _Target(
+        conninfo=conninfo, server=server, parameters=parameters, pace=pace or Pace(), own_sessions=OwnSessions()
+    )
+    limits: list[MeasuredLimit] = []
     missing: list[tuple[str, str]] = []
     loop = asyncio.get_running_loop()
     until_s = loop.time() + LIMIT_S
     for name, part in _PARTS:
         try:
             async with asyncio.timeout(max(until_s - loop.time(), 0.01)):
-                said = await part(asked)
+                outcome = await part(target)
         except TimeoutError:
-            said = Unavailable(Reason.TOO_SLOW, f"{LIMIT_S:.0f} s have passed")
+            outcome = Unavailable(Reason.TOO_SLOW, f"{LIMIT_S:.0f} s have passed")
         except (ConnectionProblem, ServerProblem) as problem:
-            said = Unavailable(Reason.FAILED, problem.message)
+            outcome = Unavailable(Reason.FAILED, problem.message)
         except Missing as problem:
-            said = problem.why
-        if isinstance(said, Unavailable):
-            missing.append((name, str(said)))
+            outcome = problem.reason
+        if isinstance(outcome, Unavailable):
+            missing.append((name, str(outcome)))
         else:
-            found += said
-    refused = more_commits_than_flushes(parameters, found)
+            limits += outcome
+    refused = more_commits_than_flushes(parameters, limits)
     if refused:
-        found = [each for each in found if not each.id.startswith(_OF_FLUSHES)]
+        limits = [limit for limit in limits if not limit.id.startswith(_OF_FLUSHES)]
         missing += [("wal-flushes", refused), ("commits", refused)]
-    doubts = (*busy(facts), *(why for _, why in missing if why.endswith(_AGAIN)))
+    doubts = (*busy(facts), *(reason for _, reason in missing if reason.endswith(_AGAIN)))
     if doubts:
         missing.append((KEPT, "; ".join(dict.fromkeys(doubts))))
-    return Measured(tuple(found), tuple(missing), time.time_ns() // 1_000_000)
+    return Measured(tuple(limits), tuple(missing), time.time_ns() // 1_000_000)
 
 
-def more_commits_than_flushes(parameters: needs.Parameters, found: Sequence[MeasuredLimit]) -> str:
-    """One session cannot commit more often than the device flushes, where each commit waits for its flush; "" else."""
-    values = {each.id: each.value for each in found}
+def more_commits_than_flushes(parameters: needs.Parameters, limits: Sequence[MeasuredLimit]) -> str:
+    """Return why one session cannot have more commits than flushes, where each commit waits for one; "" else."""
+    values = {limit.id: limit.value for limit in limits}
     flushes, commits = values.get("wal-flushes"), values.get("commits-1")
     if flushes is None or commits is None or commits <= _MOST_APART * flushes:
         return ""
@@ -176,11 +178,11 @@ def more_commits_than_flushes(parameters: needs.Parameters, found: Sequence[Meas
 
 
 def keep(facts: CheckFacts, measured: Measured) -> None:
-    """Keeps what was measured for the screens to come, where no doubts.
+    """Keep measured limits for later screens, unless there are doubts.
 
     Args:
         facts: Of the same server.
-        measured: What `measure` found.
+        measured: Result of `measure`.
 
     Raises:
         UsageProblem: It cannot be written.
@@ -190,12 +192,12 @@ def keep(facts: CheckFacts, measured: Measured) -> None:
         remember(server, measured)
 
 
-async def _flushes(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
-    pid = asked.server.postmaster_pid
-    data = asked.server.data_directory or (working_directory(pid) if pid is not None else None)
-    if not asked.server.local or not data:
+async def _flushes(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
+    pid = target.server.postmaster_pid
+    data = target.server.data_directory or (working_directory(pid) if pid is not None else None)
+    if not target.server.local or not data:
         return _ELSEWHERE
-    method, pace = asked.parameters.text("wal_sync_method"), asked.pace
+    method, pace = target.parameters.text("wal_sync_method"), target.pace
     namespace = namespace_of(pid, ROOT)
     real = await asyncio.to_thread(namespace.real_path, f"{data}/pg_wal")
     if real is None:
@@ -207,33 +209,36 @@ async def _flushes(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     except OSError as problem:
         return Unavailable(Reason.FAILED, f"{real}: {problem.strerror}")
     directory = Path(f"{namespace.top}{real}")
-    told = await _told(asked, directory)
-    # Their program tells means only; how slow the slowest are takes our own meter.
-    seconds = pace.slowest_s if method in told else pace.flushes_s
-    seen = await asyncio.to_thread(measure_flushes, directory, method, seconds)
-    if isinstance(seen, Unavailable):
-        return seen
-    if said := contradiction(PROGRAM, told.get(method), "writes of our own", seen.per_s) or unsteady(
-        "flushes", seen.rates, seconds
+    program_rates = await _told(target, directory)
+    # pg_test_fsync prints means only; our own meter measures the slowest ones.
+    seconds = pace.slowest_s if method in program_rates else pace.flushes_s
+    flushes = await asyncio.to_thread(measure_flushes, directory, method, seconds)
+    if isinstance(flushes, Unavailable):
+        return flushes
+    if doubt := contradiction(PROGRAM, program_rates.get(method), "writes of our own", flushes.per_s) or unsteady(
+        "flushes", flushes.rates, seconds
     ):
-        return Unavailable(Reason.FAILED, said)
-    source = f"{seen.count} writes of 8 kB into an unlinked file in pg_wal, {method} after each, {passes(seen.rates)}"
-    rates = {method: (seen.per_s, source)} | {
+        return Unavailable(Reason.FAILED, doubt)
+    source = (
+        f"{flushes.count} writes of 8 kB into an unlinked file in pg_wal, {method} after each, {passes(flushes.rates)}"
+    )
+    rates = {method: (flushes.per_s, source)} | {
         name: (per_s, f"{PROGRAM}, one write of 8 kB into an unlinked file in pg_wal, {name} after each")
-        for name, per_s in told.items()
+        for name, per_s in program_rates.items()
     }
     for name in (name for name in METHODS if name not in rates):
-        other = await asyncio.to_thread(measure_flushes, directory, name, pace.other_methods_s)
-        if not isinstance(other, Unavailable):
-            rates[name] = other.per_s, f"{other.count} writes of 8 kB"
+        flushes_otherwise = await asyncio.to_thread(measure_flushes, directory, name, pace.other_methods_s)
+        if not isinstance(flushes_otherwise, Unavailable):
+            rates[name] = flushes_otherwise.per_s, f"{flushes_otherwise.count} writes of 8 kB"
     per_s, how = rates.pop(method)
     return (
         MeasuredLimit(id="wal-flushes", says=f"the WAL device flushes {per_s:.0f} times a second", value=per_s,
             unit="1/s", source=how),
         MeasuredLimit(
             id="wal-flush-p99",
-            says=f"a flush takes {number(seen.median_ms, 3)} ms, one in a hundred {number(seen.p99_ms, 3)} ms or more",
-            value=seen.p99_ms, unit="ms", source=source,
+            says=f"a flush takes {number(flushes.median_ms, 3)} ms, one in a hundred {number(flushes.p99_ms, 3)} ms or "
+            "more",
+            value=flushes.p99_ms, unit="ms", source=source,
         ),
         *(
             MeasuredLimit(
@@ -245,60 +250,60 @@ async def _flushes(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     )  # fmt: skip
 
 
-async def _told(asked: _Asked, directory: Path) -> Mapping[str, float]:
-    """What pg_test_fsync says, where it is there and has the time; else nothing."""
-    program = program_beside(asked.server.postmaster_pid, PROGRAM)
-    if program is None or asked.pace.program_s < LEAST_S:
+async def _told(target: _Target, directory: Path) -> Mapping[str, float]:
+    """Return the rates of pg_test_fsync by method; empty without the program or the time for it."""
+    program = program_beside(target.server.postmaster_pid, PROGRAM)
+    if program is None or target.pace.program_s < LEAST_S:
         return {}
-    told = await program_flushes(program, directory, asked.pace.program_s)
-    return {} if isinstance(told, Unavailable) else told
+    rates = await program_flushes(program, directory, target.pace.program_s)
+    return {} if isinstance(rates, Unavailable) else rates
 
 
-async def _commits(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
-    if asked.server.in_recovery:
+async def _commits(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
+    if target.server.in_recovery:
         return Unavailable(Reason.NOT_SUPPORTED, "a standby commits nothing")
-    settings = ", ".join(f"{name}={asked.parameters.shown(name)}" for name in ("fsync", "synchronous_commit"))
-    found = []
+    settings = ", ".join(f"{name}={target.parameters.shown(name)}" for name in ("fsync", "synchronous_commit"))
+    limits = []
     for sessions in (1, TOGETHER):
-        waits = asked.parameters.text("synchronous_commit")
-        seen = await measure_commits(asked.conninfo, asked.own, sessions, asked.pace.commits_s, waits)
-        if said := unsteady("commits", seen.rates, asked.pace.commits_s):
-            return Unavailable(Reason.FAILED, said)
+        waits = target.parameters.text("synchronous_commit")
+        commits = await measure_commits(target.conninfo, target.own_sessions, sessions, target.pace.commits_s, waits)
+        if doubt := unsteady("commits", commits.rates, target.pace.commits_s):
+            return Unavailable(Reason.FAILED, doubt)
         plural = "s" if sessions > 1 else ""
-        found.append(
+        limits.append(
             MeasuredLimit(
                 id=f"commits-{sessions}",
-                says=f"{sessions} session{plural} commit{'' if plural else 's'} {seen.per_s:.0f} times a second, "
-                f"{number(seen.median_ms, 3)} ms each",
-                value=seen.per_s,
+                says=f"{sessions} session{plural} commit{'' if plural else 's'} {commits.per_s:.0f} times a second, "
+                f"{number(commits.median_ms, 3)} ms each",
+                value=commits.per_s,
                 unit="1/s",
-                source=f"pg_logical_emit_message(), {seen.count} commits, {passes(seen.rates)}, {settings}",
+                source=f"pg_logical_emit_message(), {commits.count} commits, {passes(commits.rates)}, {settings}",
             )
         )
-    return tuple(found)
+    return tuple(limits)
 
 
-async def _round_trips(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
-    seen = await measure_round_trips(asked.conninfo, asked.own, asked.pace.round_trips_s)
-    says = f"an empty statement has a round trip of {number(seen.median_ms, 3)} ms"
+async def _round_trips(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
+    round_trips = await measure_round_trips(target.conninfo, target.own_sessions, target.pace.round_trips_s)
+    says = f"an empty statement has a round trip of {number(round_trips.median_ms, 3)} ms"
     return (
         MeasuredLimit(
             id="round-trip",
             says=says,
-            value=seen.median_ms,
+            value=round_trips.median_ms,
             unit="ms",
-            source=f"SELECT 1, {seen.count} times, seen from here",
+            source=f"SELECT 1, {round_trips.count} times, seen from here",
         ),
     )
 
 
-async def _timer(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
-    if not asked.server.local:
+async def _timer(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
+    if not target.server.local:
         return _ELSEWHERE
-    program = program_beside(asked.server.postmaster_pid)
+    program = program_beside(target.server.postmaster_pid)
     if program is None:
         return Unavailable(Reason.NOT_SUPPORTED, "pg_test_timing is not installed")
-    clock = asked.parameters.find("timing_clock_source")
+    clock = target.parameters.find("timing_clock_source")
     tsc = clock is not None and "tsc" in clock.setting  # The server shows "auto (tsc)" where it chose so itself.
     spent_ns = await asyncio.to_thread(timer_overhead_ns, program, tsc=tsc)
     if isinstance(spent_ns, Unavailable):
@@ -308,8 +313,8 @@ async def _timer(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
     return (MeasuredLimit(id="timer", says=says, value=spent_ns, unit="ns", source="pg_test_timing, loop included"),)
 
 
-async def _memory(asked: _Asked) -> tuple[MeasuredLimit, ...] | Unavailable:
-    if not asked.server.local:
+async def _memory(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
+    if not target.server.local:
         return _ELSEWHERE
     per_s = await asyncio.to_thread(copied_bytes_per_s)
     says = f"one core copies {about(per_s)} of memory a second"

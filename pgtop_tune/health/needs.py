@@ -2,108 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from pgtop_tune.health.configured import is_of_session
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.machine import BackupTools, MachineDetails
 from pgtop_tune.model.parameter_values import unit_bytes
 from pgtop_tune.model.postgres import Parameter, ParameterSample
-from pgtop_tune.model.setup import Measured
 
 T = TypeVar("T")
 
 
-class SectionNeed(Struct, Generic[T], frozen=True):
-    """A section of the newest frame; see `facts.FactNeed`."""
+class FieldNeed(Struct, Generic[T], frozen=True):
+    """A part of `CheckFacts`; see `FactNeed`."""
 
     name: str
-    section: Section[T]
-
-    @property
-    def source(self) -> str:
-        """See `Need.source`."""
-        return self.section.source
-
-    def of(self, facts: CheckFacts) -> T | Unavailable:
-        """See `Need.of`."""
-        return self.section(facts.frames[-1])
+    source: str
+    of: Callable[[CheckFacts], T | Unavailable]
 
 
-SERVER: Final = SectionNeed("server", sections.server)
-PARAMETERS: Final = SectionNeed("parameters", sections.parameters)
-ACTIVITY: Final = SectionNeed("activity", sections.activity)
-DATABASE: Final = SectionNeed("database", sections.database)
-DATABASES: Final = SectionNeed("databases", sections.databases)
-WAL: Final = SectionNeed("wal", sections.wal)
-CHECKPOINTS: Final = SectionNeed("checkpoints", sections.checkpoints)
-IO: Final = SectionNeed("io", sections.io)
-ARCHIVER: Final = SectionNeed("archiver", sections.archiver)
-REPLICATION: Final = SectionNeed("replication", sections.replication)
-SLOTS: Final = SectionNeed("slots", sections.slots)
-SUBSCRIPTIONS: Final = SectionNeed("subscriptions", sections.subscriptions)
-HORIZON: Final = SectionNeed("horizon", sections.horizon)
-DATABASE_LIMITS: Final = SectionNeed("database limits", sections.database_limits)
-TEMP_FILES: Final = SectionNeed("temporary files", sections.temp_files)
-PROGRESS: Final = SectionNeed("progress", sections.progress)
-HOST: Final = SectionNeed("host", sections.machine)
-CPU: Final = SectionNeed("cpu", sections.cpu)
-MEMORY: Final = SectionNeed("memory", sections.memory)
-PRESSURE: Final = SectionNeed("pressure", sections.pressure)
-DISKS: Final = SectionNeed("disks", sections.disks)
-FILE_SYSTEMS: Final = SectionNeed("file systems", sections.file_systems)
-NUMA: Final = SectionNeed("NUMA nodes", sections.numa)
-FREQUENCY: Final = SectionNeed("CPU frequency", sections.frequency)
-CGROUP: Final = SectionNeed("control group", sections.cgroup)
-POOLERS: Final = SectionNeed("poolers", sections.pooler)
+def _section(name: str, section: Section[T]) -> FieldNeed[T]:
+    """Return the need of a section of the newest frame."""
+    return FieldNeed(name, section.source, lambda facts: section(facts.frames[-1]))
 
 
-class _Machine(Struct, frozen=True):
-    """Settings of the machine."""
-
-    name: str = "machine"
-    source: str = "/proc/sys, /sys/kernel, /sys/block, /proc/PID of the postmaster"
-
-    def of(self, facts: CheckFacts) -> MachineDetails | Unavailable:
-        """See `Need.of`."""
-        return facts.machine
-
-
-MACHINE: Final = _Machine()
-
-
-class _BackupTools(Struct, frozen=True):
-    """What backup tools say."""
-
-    name: str = "backup tools"
-    source: str = "pgbackrest info, barman list-backups, wal-g backup-list"
-
-    def of(self, facts: CheckFacts) -> BackupTools | Unavailable:
-        """See `Need.of`."""
-        return facts.backups
-
-
-BACKUP_TOOLS: Final = _BackupTools()
-
-
-class _Measured(Struct, frozen=True):
-    """What --measure found."""
-
-    name: str = "measurement"
-    source: str = "--measure"
-
-    def of(self, facts: CheckFacts) -> Measured | Unavailable:
-        """See `Need.of`."""
-        return facts.measured
+SERVER: Final = _section("server", sections.server)
+PARAMETERS: Final = _section("parameters", sections.parameters)
+ACTIVITY: Final = _section("activity", sections.activity)
+DATABASE: Final = _section("database", sections.database)
+DATABASES: Final = _section("databases", sections.databases)
+WAL: Final = _section("wal", sections.wal)
+CHECKPOINTS: Final = _section("checkpoints", sections.checkpoints)
+IO: Final = _section("io", sections.io)
+ARCHIVER: Final = _section("archiver", sections.archiver)
+REPLICATION: Final = _section("replication", sections.replication)
+SLOTS: Final = _section("slots", sections.slots)
+SUBSCRIPTIONS: Final = _section("subscriptions", sections.subscriptions)
+HORIZON: Final = _section("horizon", sections.horizon)
+DATABASE_LIMITS: Final = _section("database limits", sections.database_limits)
+TEMP_FILES: Final = _section("temporary files", sections.temp_files)
+PROGRESS: Final = _section("progress", sections.progress)
+HOST: Final = _section("host", sections.machine)
+CPU: Final = _section("cpu", sections.cpu)
+MEMORY: Final = _section("memory", sections.memory)
+PRESSURE: Final = _section("pressure", sections.pressure)
+DISKS: Final = _section("disks", sections.disks)
+FILE_SYSTEMS: Final = _section("file systems", sections.file_systems)
+NUMA: Final = _section("NUMA nodes", sections.numa)
+FREQUENCY: Final = _section("CPU frequency", sections.frequency)
+CGROUP: Final = _section("control group", sections.cgroup)
+POOLERS: Final = _section("poolers", sections.pooler)
 
 
-MEASURED: Final = _Measured()
-
+MACHINE: Final = FieldNeed(
+    "machine", "/proc/sys, /sys/kernel, /sys/block, /proc/PID of the postmaster", lambda facts: facts.machine
+)
+BACKUP_TOOLS: Final = FieldNeed(
+    "backup tools", "pgbackrest info, barman list-backups, wal-g backup-list", lambda facts: facts.backups
+)
+MEASURED: Final = FieldNeed("measurement", "--measure", lambda facts: facts.measured)
 
 _HIDDEN: Final = (
     "{name} of the server is hidden by that of our session ({source}); GRANT SELECT ON pg_file_settings and GRANT "
@@ -118,8 +79,17 @@ _OF_READERS: Final = frozenset(
 )
 """Parameters that only superusers and members of pg_read_all_settings see (GUC_SUPERUSER_ONLY)."""
 _ALWAYS_THERE: Final = "data_directory"
-"""One of them that every server has."""
+"""One of these parameters, which every server has."""
 _NOT_SHOWN: Final = Unavailable(Reason.NO_PERMISSION, "hidden from this role; GRANT pg_read_all_settings grants access")
+
+
+_OF_SESSION: Final = frozenset({"global", "database", "user", "database user", "client", "session"})
+"""pg_settings.source of values that the session has and the server has not."""
+
+
+def is_of_session(parameter: Parameter) -> bool:
+    """Return whether a row has the value of the asking session, not the server's."""
+    return parameter.source in _OF_SESSION
 
 
 class Parameters:
@@ -135,18 +105,18 @@ class Parameters:
         self._of = {parameter.name: parameter for parameter in sample.parameters}
 
     def find(self, name: str) -> Parameter | None:
-        """The row; None where this server does not have the parameter.
+        """Return the row; None where this server does not have the parameter.
 
         Raises:
             Missing: The server hides it from this role, or only the value of our own session is known, which a role or
                 a database has for its own.
         """
-        found = self._of.get(name)
-        if found is None and name in _OF_READERS and self.are_hidden:
+        row = self._of.get(name)
+        if row is None and name in _OF_READERS and self.are_hidden:
             raise Missing(name, _NOT_SHOWN)
-        if found is not None and is_of_session(found):
-            raise Missing(name, Unavailable(Reason.NO_PERMISSION, _HIDDEN.format(name=name, source=found.source)))
-        return found
+        if row is not None and is_of_session(row):
+            raise Missing(name, Unavailable(Reason.NO_PERMISSION, _HIDDEN.format(name=name, source=row.source)))
+        return row
 
     @property
     def are_hidden(self) -> bool:
@@ -154,50 +124,50 @@ class Parameters:
         return _ALWAYS_THERE not in self._of
 
     def visible(self, name: str) -> Parameter | None:
-        """The row; None also where it is hidden, or only the value of our own session is known."""
-        found = self._of.get(name)
-        return None if found is None or is_of_session(found) else found
+        """Return the row; None also where it is hidden, or only the value of our own session is known."""
+        row = self._of.get(name)
+        return None if row is None or is_of_session(row) else row
 
     def row(self, name: str) -> Parameter:
-        """The row.
+        """Return the row.
 
         Raises:
             Missing: This server does not have the parameter, or hides it; or as `find`.
         """
-        found = self.find(name)
-        if found is None:
+        parameter = self.find(name)
+        if parameter is None:
             raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"this server does not show {name}"))
-        return found
+        return parameter
 
     def text(self, name: str) -> str:
-        """pg_settings.setting. Raises as `row`."""
+        """Return pg_settings.setting. Raises as `row`."""
         return self.row(name).setting
 
     def shown(self, name: str) -> str:
-        """As SHOW prints it. Raises as `row`."""
+        """Return the value as SHOW prints it. Raises as `row`."""
         return self.row(name).shown
 
     def on(self, name: str) -> bool:
-        """Whether a switch is on. Raises as `row`."""
+        """Return whether a switch is on. Raises as `row`."""
         return self.row(name).setting == "on"
 
     def number(self, name: str) -> float:
-        """Bytes for sizes, seconds for times, else the number. Raises as `row`."""
+        """Return bytes for sizes, seconds for times, else the number. Raises as `row`."""
         row = self.row(name)
         try:
             value = float(row.setting)
             return value if value < 0 else value * self._SECONDS.get(row.unit, unit_bytes(row.unit))
         except ValueError:
-            why = Unavailable(Reason.NOT_SUPPORTED, f"{name} is not a number: {row.setting}")
-            raise Missing(name, why) from None
+            reason = Unavailable(Reason.NOT_SUPPORTED, f"{name} is not a number: {row.setting}")
+            raise Missing(name, reason) from None
 
     def whole(self, name: str) -> int:
-        """`number`, whole. Raises as `row`."""
+        """Return `number` as an integer. Raises as `row`."""
         return int(self.number(name))
 
 
 def parameters(facts: CheckFacts) -> Parameters:
-    """The parameters of the server.
+    """Return the parameters of the server.
 
     Raises:
         Missing: They were not seen.
@@ -206,7 +176,7 @@ def parameters(facts: CheckFacts) -> Parameters:
 
 
 def major(facts: CheckFacts) -> int:
-    """Major version of the server.
+    """Return the major version of the server.
 
     Raises:
         Missing: It was not seen.

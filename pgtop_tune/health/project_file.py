@@ -19,17 +19,20 @@ until = 2027-01-31
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import content_of
 from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
-from pgtop_tune.health.accepting import AcceptedRisk
+from pgtop_tune.health.check import Finding
+from pgtop_tune.health.report import Accepted, CheckResult, Report
 
 FILE_NAME: Final = "pgtop-tune.toml"
 _TABLE: Final = "check"
@@ -37,7 +40,7 @@ _WORDS: Final = ("info", "warning", "high", "critical", "never")
 
 
 class ProjectWishes(Struct, frozen=True):
-    """What the file says; options on the command line win.
+    """Contents of the file; options on the command line win.
 
     Attributes:
         select, ignore: As --select and --ignore.
@@ -54,7 +57,7 @@ class ProjectWishes(Struct, frozen=True):
 
 
 def project_wishes(path: Path | None = None) -> ProjectWishes:
-    """What the project wants; nothing where there is no file.
+    """Read the project's file; return empty wishes where there is none.
 
     Args:
         path: Another file than the one in this directory; it has to be there.
@@ -78,24 +81,26 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
     if isinstance(table, dict):
         mistakes += [f"unknown key {name!r} in [check]" for name in table if name not in _KEYS]
         mistakes += [
-            f"{name}: {words}" for name, words in _KEYS.items() if name in table and not _FITS[name](table[name])
+            f"{name}: {expectation}"
+            for name, expectation in _KEYS.items()
+            if name in table and not _FITS[name](table[name])
         ]
     else:
         mistakes.append("check has to be a table")
     if isinstance(table, dict) and _tables(table.get("accept", [])):
         mistakes += [
-            f"[[check.accept]] number {number}: {why}"
+            f"[[check.accept]] number {number}: {reason}"
             for number, entry in enumerate(table.get("accept", []), start=1)
-            if (why := _not_an_acceptance(entry))
+            if (reason := _not_an_acceptance(entry))
         ]
     if mistakes:
         raise UsageProblem(f"{file}: {'; '.join(mistakes)}", f"[check] may have {', '.join(_KEYS)}")
-    given: Mapping[str, Any] = table
+    check_table: Mapping[str, Any] = table
     return ProjectWishes(
-        select=tuple(given.get("select", ())),
-        ignore=tuple(given.get("ignore", ())),
-        fail_on=given.get("fail_on", ""),
-        thresholds=tuple(f"{name}={value}" for name, value in given.get("thresholds", {}).items()),
+        select=tuple(check_table.get("select", ())),
+        ignore=tuple(check_table.get("ignore", ())),
+        fail_on=check_table.get("fail_on", ""),
+        thresholds=tuple(f"{name}={value}" for name, value in check_table.get("thresholds", {}).items()),
         accept=tuple(
             AcceptedRisk(
                 check=entry["check"].strip().upper(),
@@ -103,21 +108,21 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
                 reason=entry["reason"].strip(),
                 until=entry["until"],
             )
-            for entry in given.get("accept", ())
+            for entry in check_table.get("accept", ())
         ),
     )
 
 
 def _texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _numbers(value: object) -> bool:
-    return isinstance(value, dict) and all(_number(each) for each in value.values())
+    return isinstance(value, dict) and all(_number(item) for item in value.values())
 
 
 def _number(value: object) -> bool:
-    """A number, or a text that begins as one: "2GB"."""
+    """Return whether a value is a number, or a text that begins as one: "2GB"."""
     return type(value) in (int, float) or (isinstance(value, str) and value[:1].isdecimal())
 
 
@@ -125,11 +130,11 @@ _ACCEPT: Final = ("check", "subject", "reason", "until")
 
 
 def _tables(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _not_an_acceptance(entry: Mapping[str, Any]) -> str:
-    """Why an entry is none; "" where it is one. Without a reason and a last day nothing is accepted."""
+    """Return why an entry is no acceptance; "" where it is one. It takes a reason and a last day."""
     if unknown := [name for name in entry if name not in _ACCEPT]:
         return f"unknown key {unknown[0]!r}, it may have {', '.join(_ACCEPT)}"
     for name in ("check", "reason"):
@@ -138,7 +143,7 @@ def _not_an_acceptance(entry: Mapping[str, Any]) -> str:
     if not isinstance(entry.get("subject", "*"), str):
         return "subject: a pattern in quotes expected"
     until = entry.get("until")
-    # A moment is a day to Python as well.
+    # In Python a datetime is a date, too.
     return (
         ""
         if isinstance(until, date) and not isinstance(until, datetime)
@@ -160,3 +165,85 @@ _FITS: Final[Mapping[str, Any]] = {
     "thresholds": _numbers,
     "accept": _tables,
 }
+
+
+class AcceptedRisk(Struct, frozen=True):
+    """An entry of the project's file.
+
+    Attributes:
+        check: Id: "DISK-07".
+        subject: Pattern of what a finding is about, or one of its objects: "bench public.*"; "*" matches
+            every finding of the check.
+        reason: Why it is accepted.
+        until: The last day.
+    """
+
+    check: str
+    subject: str
+    reason: str
+    until: date
+
+    def covers(self, check: str, finding: Finding) -> bool:
+        """Return whether the entry covers all of this finding, whatever the day."""
+        return self.check == check and fnmatchcase(finding.subject, self.subject)
+
+    def covers_some(self, check: str, finding: Finding) -> tuple[str, ...]:
+        """Return the single objects of this finding that the entry covers, whatever the day."""
+        if self.check != check or finding.objects is None:
+            return ()
+        return tuple(name for name in finding.objects.names if fnmatchcase(name, self.subject))
+
+
+def with_accepted(report: Report, risks: Sequence[AcceptedRisk]) -> Report:
+    """Return the report with accepted findings apart; it lists entries that have ended or cover nothing."""
+    today = datetime.fromtimestamp(report.at_ms / 1000.0).astimezone().date()
+    results = tuple(_divided(result, [risk for risk in risks if risk.until >= today]) for result in report.results)
+    pairs = [(result.check.id, finding) for result in report.results for finding in result.findings]
+    # A check with unknown parts may have missed the finding.
+    saw_all = {result.check.id for result in report.results if not result.unknowns}
+    lapsed = []
+    for risk in risks:
+        covers = any(risk.covers(check, finding) or risk.covers_some(check, finding) for check, finding in pairs)
+        if covers and risk.until < today:
+            lapsed.append((risk.check, f"accepted until {risk.until}, which is over: {risk.reason}"))
+        elif not covers and risk.check in saw_all:
+            about = "" if risk.subject == "*" else f" of {risk.subject!r}"
+            lapsed.append((risk.check, f"the acceptance{about} covers nothing: take it out of the file"))
+    return replace(report, results=results, lapsed=tuple(lapsed))
+
+
+def _divided(result: CheckResult, risks: Sequence[AcceptedRisk]) -> CheckResult:
+    findings: list[Finding] = []
+    accepted: list[Accepted] = []
+    for finding in result.findings:
+        risk = next((candidate for candidate in risks if candidate.covers(result.check.id, finding)), None)
+        if risk is not None:
+            accepted.append(Accepted(finding, risk.reason, risk.until))
+            continue
+        parts, remaining = _by_object(result.check.id, finding, risks)
+        accepted += parts
+        findings += [] if remaining is None else [remaining]
+    return replace(result, findings=tuple(findings), accepted=tuple(accepted))
+
+
+def _by_object(check: str, finding: Finding, risks: Sequence[AcceptedRisk]) -> tuple[list[Accepted], Finding | None]:
+    """Return the accepted parts of a finding about several objects, and the finding about the others, if any."""
+    of_risk = {risk: risk.covers_some(check, finding) for risk in reversed(risks)}
+    by_name = {name: risk for risk, names in of_risk.items() for name in names}
+    objects = finding.objects
+    if objects is None or not by_name:
+        return [], finding
+    parts = [
+        Accepted(
+            objects.about([name for name, of_name in by_name.items() if of_name is risk], 0), risk.reason, risk.until
+        )
+        for risk in risks
+        if risk in by_name.values()
+    ]
+    other_names = [name for name in objects.names if name not in by_name]
+    if not other_names and not objects.unlisted:
+        return parts, None
+    remaining, number = objects.about(other_names, objects.unlisted), len(objects.names) + objects.unlisted
+    says = f"{remaining.says}; {len(by_name)} of {number} accepted"
+    # The subject keeps it the same finding for a later check.
+    return parts, replace(remaining, says=says, subject=finding.subject)

@@ -1,4 +1,4 @@
-"""What checks ask the server beside frames: rows of `postgres/sql/check_*.sql`, as dataclasses, and the questions.
+"""The questions that checks ask the server beside frames, and the rows of their `postgres/sql/check_*.sql`.
 
 Fields are named as the columns of the file. Moments are milliseconds since the epoch on the server's clock. Names of
 the server's objects are foreign text.
@@ -13,19 +13,10 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.health.facts import Question
-from pgtop_tune.health.further_rows import (
-    BackupHistory,
-    CatalogueCondition,
-    ConnectionLimit,
-    ControlFile,
-    PasswordlessLogin,
-    RolePower,
-    ServerCertificate,
-    Tablespace,
-)
 
-_HBA: Final = "pg_hba.conf"
-_IDENT: Final = "pg_ident.conf"
+_SETTING_FILES_ACCESS: Final = (
+    "GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() grant access"
+)
 
 
 class DatabaseState(Struct, frozen=True):
@@ -160,7 +151,7 @@ class SequenceState(Struct, frozen=True):
         highest: Its MAXVALUE, or what the column can hold.
         used: last_value; None where the role may not see it.
         type_is_kept_by: "parent", "partition key" or "domain", for which ALTER COLUMN TYPE is no fix; None without.
-        used_by: What else keeps it, as pg_describe_object() has it: views, triggers, policies. Foreign text.
+        used_by: Other objects that keep it, as pg_describe_object() has them: views, triggers, policies. Foreign text.
         least: MINVALUE of a descending one, whose `highest` and `used` are counted downwards; None of others.
         cycles: Whether it begins again at its end, with numbers that its column has had.
     """
@@ -185,7 +176,7 @@ class KeyState(Struct, frozen=True):
 
     Attributes:
         n_hidden: Such columns whose statistics the role may not see.
-        highest: What the type can hold.
+        highest: Highest value of the type.
         used: The highest value ANALYZE met; None where the role may not see it.
         type_is_kept_by, used_by: As of `SequenceState`.
     """
@@ -200,8 +191,8 @@ class KeyState(Struct, frozen=True):
     used_by: Sequence[str] = ()
 
 
-class SuperuserLogin(Struct, frozen=True):
-    """A superuser that may log in."""
+class NameOnly(Struct, frozen=True):
+    """A role or a tablespace of which only the name is asked."""
 
     name: str
 
@@ -254,8 +245,8 @@ class HbaRule(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """ "line 7 of pg_hba.conf"; files of another name with their path. Foreign text."""
-        return _place(self.line_number, self.file_name, _HBA)
+        """Return "line 7 of pg_hba.conf"; files of another name with their path. Foreign text."""
+        return _place(self.line_number, self.file_name, "pg_hba.conf")
 
 
 def _place(line_number: int, file_name: str | None, usual_name: str) -> str:
@@ -268,7 +259,7 @@ class IdentLine(Struct, frozen=True):
 
     Attributes:
         map_name: Lines of pg_hba.conf name it.
-        sys_name: Who the client is by its proof; a regular expression after a slash.
+        sys_name: Name that the client proves; a regular expression after a slash.
         role_name: As whom it may log in; from 16 on also "all", "+group" and a regular expression after a slash.
         error: In the server's words and language; None for a good line.
         file_name: None before 16.
@@ -290,8 +281,8 @@ class IdentLine(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """ "line 3 of pg_ident.conf"; files of another name with their path. Foreign text."""
-        return _place(self.line_number, self.file_name, _IDENT)
+        """Return "line 3 of pg_ident.conf"; files of another name with their path. Foreign text."""
+        return _place(self.line_number, self.file_name, "pg_ident.conf")
 
 
 class FileError(Struct, frozen=True):
@@ -390,6 +381,96 @@ class ArchiveQueue(Struct, frozen=True):
     now_ms: int
 
 
+class CatalogueCondition(Struct, frozen=True):
+    """A condition of one object of a database. Names and texts are foreign.
+
+    Attributes:
+        kind: Word for the condition, as the files have it.
+        n_all: Of that kind in the database; the answer holds the first thousand.
+        name: Of the object, with its schema where it has one.
+        part: Within it: a constraint, a storage parameter; or the version that is there.
+        detail: A value, another object, the version that there could be.
+    """
+
+    kind: str
+    n_all: int
+    name: Sequence[str]
+    part: str
+    detail: str
+
+
+class RolePower(Struct, frozen=True):
+    """A right of a role that is no superuser.
+
+    Attributes:
+        kind: "row security" for BYPASSRLS, "files read" for pg_read_server_files, "server account" for those with which
+            a role becomes the account that runs the server, a superuser's among them; of logins "any role" for
+            CREATEROLE before 16 and "roles" since, "replication" for REPLICATION.
+        role: "" for PUBLIC.
+        through: The role it was granted; "" for an attribute of its own; of "parameter" the one that it may ALTER
+            SYSTEM SET, a command or a library.
+        with_admin: Whether it may grant that on.
+        logins: Logins that have the right as its members, at most twenty.
+    """
+
+    kind: str
+    role: str
+    through: str
+    with_admin: bool
+    logins: Sequence[str] = ()
+
+
+class ConnectionLimitRow(Struct, frozen=True):
+    """Limit of the connections of a database or a role.
+
+    Attributes:
+        kind: "database" or "role"; "invalid" of a database whose DROP was interrupted.
+        most: CONNECTION LIMIT; at least 0, but of "invalid".
+    """
+
+    kind: str
+    name: str
+    most: int
+
+
+class ServerCertificate(Struct, frozen=True):
+    """Certificate that the server shows to its clients.
+
+    Attributes:
+        file: ssl_cert_file.
+        pem: Its content, which is public; None where it is not there.
+        now_ms: The server's clock.
+    """
+
+    file: str
+    pem: bytes | None
+    now_ms: int
+
+
+class BackupHistory(Struct, frozen=True):
+    """History files of backups in pg_wal.
+
+    Attributes:
+        number: Number of files.
+        newest_ms: When the newest was written; None without any.
+        now_ms: The server's clock.
+    """
+
+    number: int
+    newest_ms: int | None
+    now_ms: int
+
+
+class ControlFile(Struct, frozen=True):
+    """Control file of a standby.
+
+    Attributes:
+        content: Its beginning.
+    """
+
+    content: bytes
+
+
 DATABASE_STATE: Final = Question(
     "check_database", DatabaseState, "pg_namespace.nspacl, pg_class.reltuples", everywhere=True
 )
@@ -399,7 +480,7 @@ INDEXES: Final = Question("check_indexes", IndexState, "pg_index, pg_stat_all_in
 FOREIGN_KEYS: Final = Question("check_foreign_keys", BareForeignKey, "pg_constraint, pg_index", everywhere=True)
 SEQUENCES: Final = Question("check_sequences", SequenceState, "pg_sequence, pg_sequences", everywhere=True)
 KEYS: Final = Question("check_keys", KeyState, "pg_index, pg_stats.histogram_bounds, most_common_vals", everywhere=True)
-SUPERUSERS: Final = Question("check_roles", SuperuserLogin, "pg_roles")
+SUPERUSERS: Final = Question("check_roles", NameOnly, "pg_roles")
 PASSWORDS: Final = Question("check_passwords", WeakPassword, "pg_authid.rolpassword", opens="only superusers may")
 EXPIRING: Final = Question("check_expiring_passwords", ExpiringPassword, "pg_roles.rolvaliduntil")
 HBA: Final = Question(
@@ -419,13 +500,13 @@ FILE_ERRORS: Final = Question(
     "check_file_errors",
     FileError,
     "pg_file_settings",
-    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() grant access",
+    opens=_SETTING_FILES_ACCESS,
 )
 CONFIGURED: Final = Question(
     "check_configured",
     ConfiguredLine,
     "pg_file_settings",
-    opens="GRANT SELECT ON pg_file_settings and GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() grant access",
+    opens=_SETTING_FILES_ACCESS,
 )
 START_FILES: Final = Question(
     "check_start_files",
@@ -452,13 +533,11 @@ PUBLIC: Final = Question(
     "check_public", CatalogueCondition, "pg_class.relacl, pg_default_acl, pg_database.datacl", everywhere=True
 )
 CONNECTION_LIMITS: Final = Question(
-    "check_connection_limits", ConnectionLimit, "pg_database.datconnlimit, pg_roles.rolconnlimit"
+    "check_connection_limits", ConnectionLimitRow, "pg_database.datconnlimit, pg_roles.rolconnlimit"
 )
-TABLESPACES: Final = Question("check_tablespaces", Tablespace, "pg_tablespace.spcname")
+TABLESPACES: Final = Question("check_tablespaces", NameOnly, "pg_tablespace.spcname")
 POWERS: Final = Question("check_powers", RolePower, "pg_roles, pg_auth_members, pg_parameter_acl")
-PASSWORDLESS: Final = Question(
-    "check_without_password", PasswordlessLogin, "pg_authid.rolpassword", opens="only superusers may"
-)
+PASSWORDLESS: Final = Question("check_without_password", NameOnly, "pg_authid.rolpassword", opens="only superusers may")
 CERTIFICATE: Final = Question(
     "check_certificate",
     ServerCertificate,

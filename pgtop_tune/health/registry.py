@@ -13,74 +13,33 @@ from pgtop_tune.health.check import Check, Limits, Threshold
 from pgtop_tune.health.checks import (
     access,
     archiving,
-    autovacuum_limits,
-    backup_tools,
     buffers,
     checkpoints,
     configuration,
     connections,
-    cpu,
     disks,
     durability,
     huge_pages,
     hygiene,
     indexes,
     kernel,
-    keys,
     memory,
-    next_start,
     observing,
-    parity,
     planner,
     processes,
-    public_rights,
     replication,
     schema,
     security,
     server_values,
-    sessions,
     slots,
-    table_design,
-    tables,
-    transactions,
     vacuum,
 )
 
-CHECKS: Final[tuple[Check, ...]] = (
-    *memory.CHECKS,
-    *huge_pages.CHECKS,
-    *kernel.CHECKS,
-    *processes.CHECKS,
-    *cpu.CHECKS,
-    *disks.CHECKS,
-    *durability.CHECKS,
-    *archiving.CHECKS,
-    *backup_tools.CHECKS,
-    *checkpoints.CHECKS,
-    *slots.CHECKS,
-    *buffers.CHECKS,
-    *connections.CHECKS,
-    *transactions.CHECKS,
-    *vacuum.CHECKS,
-    *tables.CHECKS,
-    *planner.CHECKS,
-    *indexes.CHECKS,
-    *keys.CHECKS,
-    *replication.CHECKS,
-    *parity.CHECKS,
-    *observing.CHECKS,
-    *security.CHECKS,
-    *configuration.CHECKS,
-    *next_start.CHECKS,
-    *hygiene.CHECKS,
-    *server_values.CHECKS,
-    *sessions.CHECKS,
-    *autovacuum_limits.CHECKS,
-    *schema.CHECKS,
-    *table_design.CHECKS,
-    *public_rights.CHECKS,
-    *access.CHECKS,
-)
+_MODULES: Final = (
+    memory, huge_pages, kernel, processes, disks, durability, archiving, checkpoints, slots, buffers, connections,
+    vacuum, planner, indexes, replication, observing, security, configuration, hygiene, server_values, schema, access,
+)  # fmt: skip
+CHECKS: Final[tuple[Check, ...]] = tuple(check for module in _MODULES for check in module.CHECKS)
 """Every row; ids are unique."""
 
 
@@ -94,7 +53,7 @@ _UNITS: Final[Mapping[str, Mapping[str, float]]] = {
 
 
 def chosen(select: Sequence[str], ignore: Sequence[str]) -> tuple[Check, ...]:
-    """The checks a user means, in the order of the registry.
+    """Return the checks a user means, in the order of the registry.
 
     Args:
         select: Ids ("MEM-01"), beginnings of ids ("MEM") or groups ("memory"), also several in one, separated by
@@ -106,16 +65,16 @@ def chosen(select: Sequence[str], ignore: Sequence[str]) -> tuple[Check, ...]:
     """
     if select and not _listed(select):
         raise UsageProblem("no check is selected", "--select MEM-01 names one, MEM or memory several")
-    wanted = {check.id for word in _listed(select) for check in _meant(word)} or {check.id for check in CHECKS}
-    unwanted = {check.id for word in _listed(ignore) for check in _meant(word)}
-    found = tuple(check for check in CHECKS if check.id in wanted - unwanted)
-    if not found:
+    selected = {check.id for word in _listed(select) for check in _named_checks(word)} or {check.id for check in CHECKS}
+    unwanted = {check.id for word in _listed(ignore) for check in _named_checks(word)}
+    checks = tuple(check for check in CHECKS if check.id in selected - unwanted)
+    if not checks:
         raise UsageProblem("no check is left", "select more, or ignore less")
-    return found
+    return checks
 
 
 def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
-    """Values given for thresholds, by check id.
+    """Return values given for thresholds, by check id.
 
     Args:
         assignments: "MEM-01=95" for a check's first threshold, "MEM-01.high=120" for another; "SLOT-01=2GB" and
@@ -124,10 +83,10 @@ def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
     Raises:
         UsageProblem: There is no such check or threshold, or the value is no number.
     """
-    found: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, float]] = {}
     for assignment in _listed(assignments):
-        place, equals, word = assignment.partition("=")
-        id_, _, name = place.strip().partition(".")
+        name_path, equals, word = assignment.partition("=")
+        id_, _, name = name_path.strip().partition(".")
         check = by_id(id_)
         names = [threshold.name for threshold in check.thresholds]
         if not names:
@@ -138,19 +97,19 @@ def thresholds(assignments: Sequence[str]) -> Mapping[str, Limits]:
         value = _number(word, threshold.unit) if equals else None
         if value is None:
             raise UsageProblem(
-                f"--threshold {assignment}: {_wants(threshold.unit)} is missing",
+                f"--threshold {assignment}: {_expected_value(threshold.unit)} is missing",
                 f"as {check.id}.{threshold.name}={limit_words(threshold)}",
             )
-        found.setdefault(check.id, {})[threshold.name] = value
-    return found
+        values.setdefault(check.id, {})[threshold.name] = value
+    return values
 
 
-def _listed(words: Sequence[str]) -> list[str]:
-    return [part.strip() for word in words for part in word.split(",") if part.strip()]
+def _listed(texts: Sequence[str]) -> list[str]:
+    return [part.strip() for word in texts for part in word.split(",") if part.strip()]
 
 
 def _number(word: str, unit: str) -> float | None:
-    """In a threshold's own unit; None for what is no number, or has a unit that does not fit."""
+    """Return a value in a threshold's own unit; None for text that is no number, or whose unit does not fit."""
     written = _NUMBER.match(word)
     if written is None:
         return None
@@ -159,7 +118,7 @@ def _number(word: str, unit: str) -> float | None:
 
 
 def catalogue(checks: Sequence[Check]) -> list[str]:
-    """A line for each check: id, the worst it finds, title and group, then its thresholds as they are given."""
+    """Return a line for each check: id, worst severity, title and group, then its thresholds as they are given."""
     width = max((len(f"{check.title} ({check.group})") for check in checks), default=0)
     return [
         f"{check.id:<9} {check.severity.value:<8} {f'{check.title} ({check.group})':<{width}}  "
@@ -169,12 +128,12 @@ def catalogue(checks: Sequence[Check]) -> list[str]:
 
 
 def limit_words(threshold: Threshold, value: float | None = None) -> str:
-    """A value of it, or its default, with the largest unit in which it is whole, as it may be typed."""
+    """Return a value, or the default, in the largest unit in which it is whole, as it may be typed."""
     number = threshold.default if value is None else value
-    known = _UNITS.get(threshold.unit.partition("/")[0], {})
-    whole = [(factor, unit) for unit, factor in known.items() if _is_whole(number / factor)]
-    base = next(((factor, unit) for unit, factor in known.items() if factor == 1.0), (1.0, ""))
-    factor, unit = max(whole, default=base)
+    factors = _UNITS.get(threshold.unit.partition("/")[0], {})
+    fitting = [(factor, unit) for unit, factor in factors.items() if _is_whole(number / factor)]
+    base = next(((factor, unit) for unit, factor in factors.items() if factor == 1.0), (1.0, ""))
+    factor, unit = max(fitting, default=base)
     return f"{number / factor:g}{unit}"
 
 
@@ -182,37 +141,37 @@ def _is_whole(value: float) -> bool:
     return value >= 1 and math.isclose(value, round(value))
 
 
-def _wants(unit: str) -> str:
-    known = _UNITS.get(unit.partition("/")[0])
-    return "a number" if known is None else f"a number, or one with {', '.join(known)}"
+def _expected_value(unit: str) -> str:
+    factors = _UNITS.get(unit.partition("/")[0])
+    return "a number" if factors is None else f"a number, or one with {', '.join(factors)}"
 
 
-def _meant(word: str) -> list[Check]:
+def _named_checks(word: str) -> list[Check]:
     lower = word.strip().lower()
-    found = [
+    meant = [
         check
         for check in CHECKS
         if lower in (check.id.lower(), check.id.partition("-")[0].lower(), check.group.lower())
     ]
-    if not found:
+    if not meant:
         raise _no_check(word)
-    return found
+    return meant
 
 
 def by_id(word: str) -> Check:
-    """The check of an id, in any case.
+    """Return the check of an id, in any case.
 
     Raises:
         UsageProblem: There is none; with the nearest.
     """
-    found = next((check for check in CHECKS if check.id.lower() == word.strip().lower()), None)
-    if found is None:
-        raise _no_check(word)
-    return found
+    for check in CHECKS:
+        if check.id.lower() == word.strip().lower():
+            return check
+    raise _no_check(word)
 
 
 def _no_check(word: str) -> UsageProblem:
-    known = [each for check in CHECKS for each in (check.id, check.group)]
-    near = difflib.get_close_matches(word.upper(), known, n=1, cutoff=0.5)
+    candidates = [candidate for check in CHECKS for candidate in (check.id, check.group)]
+    near = difflib.get_close_matches(word.upper(), candidates, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
     return UsageProblem(f"there is no check {word!r}", f"{hint}`check --list` lists them")

@@ -1,35 +1,44 @@
-"""Rules that several checks share: a parameter with another value than advised, values of single roles and
-databases."""
+"""Rules that several checks share: parameters with another value than advised, values of roles and databases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import CLOCK, OUT_OF_REACH, AdviceFacts, Machine, live_values
+from pgtop_tune.advice.facts import CLOCK, OUT_OF_REACH, Advice, AdviceFacts, Machine, live_values
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import advice_for, propose, same
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, quoted
 from pgtop_tune.base.units import duration
 from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Confidence, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
-from pgtop_tune.health.configured import is_of_session, with_value
+from pgtop_tune.health.check import (
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Language,
+    Limits,
+    Look,
+    Severity,
+    Unknown,
+)
+from pgtop_tune.health.configured import row_with_value
 from pgtop_tune.health.facts import CheckFacts, Missing
-from pgtop_tune.health.fixes import set_parameter, sysctl, words
+from pgtop_tune.health.fixes import by_hand, set_parameter, sysctl
+from pgtop_tune.health.needs import is_of_session
 from pgtop_tune.health.questions import SCOPED
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 
-Look = Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
-
 SETTING: Final = "pg_settings.setting"
 _OFF: Final = frozenset({"0", "of", "off", "n", "no", "f", "fa", "fal", "fals", "false"})
-"""What the server takes for off: beginnings of the words will do. Source: parse_bool in bool.c."""
+"""Texts that the server reads as off, beginnings of the words included. Source: parse_bool in bool.c."""
 NOTHING_TO_UNDO: Final = "-- nothing to revert"
 COUNTED_SINCE: Final = "stats_reset"
 """Source of the evidence that a finding stays until counters are reset, whatever is set."""
@@ -38,38 +47,44 @@ SHORTEST_S: Final = 600.0
 ON_STANDBY: Final = "this server is a standby: check its primary"
 
 
-def setting(facts: CheckFacts, *names: str) -> Evidence:
-    """Parameters as SHOW prints them, as evidence.
+def first_few(texts: Iterable[str], most: int, separator: str = ", ") -> str:
+    """Return the first texts in one line, with " …" where there are more."""
+    listed = list(texts)
+    return separator.join(listed[:most]) + (" …" if len(listed) > most else "")
+
+
+def as_shown(facts: CheckFacts, *names: str) -> Evidence:
+    """Return parameters as SHOW prints them, as evidence.
 
     Raises:
         Missing: The server does not show one of them.
     """
-    known = needs.parameters(facts)
-    return Evidence(", ".join(f"{name} {known.shown(name)}" for name in names), SETTING)
+    parameters = needs.parameters(facts)
+    return Evidence(", ".join(f"{name} {parameters.shown(name)}" for name in names), SETTING)
 
 
 def value_is(
     name: str, bad: Collection[str], better: str, severity: Severity, says: str, fixed: Fix | None = None
 ) -> Look:
-    """Finds a parameter that has one of these values.
+    """Return a look that finds a parameter with one of these values.
 
     Args:
         name: Of the parameter.
         bad: pg_settings.setting.
-        better: What the fix sets; as typed.
+        better: Value of the fix; as typed.
         severity: Of the finding.
-        says: What it says; {value} stands for the value.
-        fixed: What to do where it cannot be set.
+        says: Sentence of the finding; {value} stands for the value.
+        fixed: Fix for a parameter that no statement sets.
     """
 
-    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    def look(facts: CheckFacts, limits: Limits) -> Findings:
         row = needs.parameters(facts).row(name)
         if row.setting in bad:
             fix = fixed or advised_or(facts, name, better)
             yield Finding(
                 severity=severity,
                 says=says.format(value=row.shown),
-                evidence=(setting(facts, name),),
+                evidence=(as_shown(facts, name),),
                 fix=fix,
                 subject=name,
             )
@@ -77,14 +92,44 @@ def value_is(
     return look
 
 
+def value_finding(
+    facts: CheckFacts,
+    row: Parameter,
+    says: str,
+    fix: Fix,
+    *,
+    severity: Severity = Severity.WARNING,
+    beside: Sequence[str] = (),
+    subject: str | None = None,
+) -> Finding:
+    """Return the finding that a parameter has this value.
+
+    Args:
+        facts: Facts of the check.
+        row: The parameter.
+        says: The consequence.
+        fix: Its fix.
+        severity: Of the finding.
+        beside: Further parameters of the evidence.
+        subject: None for the parameter's name.
+    """
+    return Finding(
+        severity=severity,
+        says=f"{row.name} is {row.shown}: {says}",
+        evidence=(as_shown(facts, row.name, *beside),),
+        fix=fix,
+        subject=row.name if subject is None else subject,
+    )
+
+
 def now_ms(facts: CheckFacts) -> int:
-    """The server's clock when it was looked at; ours where it did not tell. Milliseconds since the epoch."""
+    """Return the server's clock at the look, ours where it is not known. Milliseconds since the epoch."""
     activity = needs.ACTIVITY.of(facts)
     return facts.frames[-1].taken_at_ms if isinstance(activity, Unavailable) else activity.now_ms
 
 
 def counted_s(facts: CheckFacts, reset_ms: int | None) -> float:
-    """Seconds that counters have counted: since their reset, else since there are statistics. At least one.
+    """Return the seconds that counters have counted: since their reset, else since there are statistics. At least one.
 
     Counters outlive a clean restart, and begin anew after a crash; then pg_stat_wal, pg_stat_bgwriter and pg_stat_io
     have that moment as their reset.
@@ -106,14 +151,14 @@ def _began_ms(facts: CheckFacts) -> int:
 
 
 def too_young(seconds: float, least_s: float = SHORTEST_S) -> Unknown | None:
-    """When counters have counted for so short a time that they say nothing of the load; None when not."""
+    """Return an unknown part where counters are too young to show the load; else None."""
     if seconds >= least_s:
         return None
     return Unknown(f"the counters are {duration(seconds)} old: too young for a result")
 
 
 def counted(seconds: float, reset: str) -> Evidence:
-    """For how long a counter has counted, and that the finding stays.
+    """Return evidence of the time that a counter covers, and that the finding stays until a reset.
 
     Args:
         seconds: As `counted_s`.
@@ -123,94 +168,98 @@ def counted(seconds: float, reset: str) -> Evidence:
 
 
 def on_standby(facts: CheckFacts) -> bool:
-    """pg_is_in_recovery(). Raises Missing when the server was not seen."""
+    """Return pg_is_in_recovery(). Raises Missing when the server was not seen."""
     return facts.have(needs.SERVER).in_recovery
 
 
 def advice_facts(facts: CheckFacts) -> AdviceFacts | None:
-    """What advice is derived from; None when the server was not seen."""
-    known = facts_of(facts.interval, Beside(machine=_machine(facts), disk=facts.disk, workload=facts.workload))
+    """Return the facts that advice is derived from; None when the server was not seen."""
+    server = facts_of(facts.interval, Beside(machine=_machine(facts), disk=facts.disk, workload=facts.workload))
     measured = None if isinstance(facts.measured, Unavailable) else facts.measured.value(CLOCK)
-    return known if known is None or measured is None else replace(known, clock_ns=measured)
+    return server if server is None or measured is None else replace(server, clock_ns=measured)
 
 
 def _machine(facts: CheckFacts) -> Machine | None:
-    seen = needs.MACHINE.of(facts)
-    if isinstance(seen, Unavailable):
+    details = needs.MACHINE.of(facts)
+    if isinstance(details, Unavailable):
         return None
     return Machine(
-        huge_page_bytes=seen.huge_page_bytes,
-        numa_nodes=seen.numa_nodes,
-        live=live_values(seen.settings),
-        disks=seen.queues,
+        huge_page_bytes=details.huge_page_bytes,
+        numa_nodes=details.numa_nodes,
+        live=live_values(details.settings),
+        disks=details.queues,
     )
 
 
+def _advice(facts: CheckFacts, row: Parameter) -> Advice | None:
+    server = advice_facts(facts)
+    return None if server is None else advice_for(row, propose(server).server_half())
+
+
 def advised(facts: CheckFacts, name: str) -> Fix:
-    """Sets a parameter to what `advise` and the parameter screen have for it; words where the server has that.
+    """Return the fix that sets a parameter to its advised value; words where the server has that.
 
     Raises:
         Missing: The server does not show it.
     """
-    row, known = needs.parameters(facts).row(name), advice_facts(facts)
-    advice = None if known is None else advice_for(row, propose(known).server_half())
+    row = needs.parameters(facts).row(name)
+    advice = _advice(facts, row)
     if advice is None or advice.value is None:
-        return words(f"{name}: {'no value is advised' if advice is None else advice.because}")
+        return by_hand(f"{name}: {'no value is advised' if advice is None else advice.because}")
     if same(row, advice.value):
         waits = "waits for a restart" if row.pending is not None else "is the advised value"
-        return words(f"{name} {advice.value} {waits}. {advice.because}")
+        return by_hand(f"{name} {advice.value} {waits}. {advice.because}")
     return set_parameter(row, advice.value)
 
 
 def advised_or(facts: CheckFacts, name: str, value: str) -> Fix:
-    """The same; this value where nothing is advised for these facts."""
-    row, known = needs.parameters(facts).row(name), advice_facts(facts)
-    advice = None if known is None else advice_for(row, propose(known).server_half())
+    """Return the fix of `advised`; to this value where nothing is advised for these facts."""
+    row = needs.parameters(facts).row(name)
+    advice = _advice(facts, row)
     nothing = advice is None or (advice.value is None and row.source not in OUT_OF_REACH)
     return set_parameter(row, value) if nothing else advised(facts, name)
 
 
 def is_advised(facts: CheckFacts, row: Parameter) -> bool:
-    """Whether a parameter has the value that is advised for this server."""
-    known = advice_facts(facts)
-    advice = None if known is None else advice_for(row, propose(known).server_half())
+    """Return whether a parameter has the value that is advised for this server."""
+    advice = _advice(facts, row)
     return advice is not None and advice.value is not None and same(row, advice.value)
 
 
 def advised_setting(facts: CheckFacts, *names: str, remark: str = "", lasting: bool = False) -> Fix:
-    """Sets settings of the machine to what is advised for them; words where there is nothing to set.
+    """Return the fix that sets settings of the machine to their advised values; words where there is nothing to set.
 
     Args:
-        facts: What checks stand on.
+        facts: Facts of the check.
         names: Settings, in the order in which they are safe to set.
-        remark: What else is to be known.
+        remark: Further remark.
         lasting: Also where the machine has the value now: a reboot would take it away.
     """
-    known = advice_facts(facts)
-    proposed = {} if known is None else propose(known).machine_half()
-    made: list[Fix] = []
+    server = advice_facts(facts)
+    proposed = {} if server is None else propose(server).machine_half()
+    fixes: list[Fix] = []
     because = "The machine is not visible from here."
     for name in names:
         advice = proposed.get(name)
-        live = "" if known is None or known.machine is None else known.machine.live.get(name, "")
+        live = "" if server is None or server.machine is None else server.machine.live.get(name, "")
         because = because if advice is None else advice.because
         if advice is not None and advice.value is not None and (lasting or advice.value != live):
-            made.append(sysctl(name, advice.value, live, remark))
+            fixes.append(sysctl(name, advice.value, live, remark))
     last = proposed.get(names[-1])
-    if not made or last is None or last.value is None:
-        return words(f"{names[-1]}: {because}")
-    if len(made) == 1:
-        return made[0]
-    undo = "\n".join(each.undo for each in reversed(made))
-    # The screen stages one setting for a finding, and the last of several is not safe without those before it.
-    return Fix(do="\n".join(each.do for each in made), undo=undo, language=Language.SHELL, remark=made[-1].remark)
+    if not fixes or last is None or last.value is None:
+        return by_hand(f"{names[-1]}: {because}")
+    if len(fixes) == 1:
+        return fixes[0]
+    undo = "\n".join(fix.undo for fix in reversed(fixes))
+    # A finding stages one setting on the screen; the last of several is unsafe without the others.
+    return Fix(do="\n".join(fix.do for fix in fixes), undo=undo, language=Language.SHELL, remark=fixes[-1].remark)
 
 
 def hidden(facts: CheckFacts) -> Iterator[Unknown]:
-    """One, when this role may not look into sessions of others."""
-    why = hidden_sessions(facts.frames[-1])
-    if why is not None:
-        yield Unknown(str(why))
+    """Yield an unknown part when this role may not look into sessions of others."""
+    reason = hidden_sessions(facts.frames[-1])
+    if reason is not None:
+        yield Unknown(str(reason))
 
 
 class Scoped(Struct, frozen=True):
@@ -227,12 +276,12 @@ class Scoped(Struct, frozen=True):
 
     @property
     def is_off(self) -> bool:
-        """Whether a switch is off, however that is written: the catalogue has it as it was typed."""
+        """Return whether a switch is off, however that is written: the catalogue has it as it was typed."""
         return self.value.lower() in _OFF
 
     @property
     def where(self) -> str:
-        """ "role app in database shop"; foreign text."""
+        """Return "role app in database shop"; foreign text."""
         if self.role is None and self.database is None:
             return "all roles"
         parts = (("role", self.role), ("in database" if self.role else "database", self.database))
@@ -240,7 +289,7 @@ class Scoped(Struct, frozen=True):
 
     @property
     def fix(self) -> Fix:
-        """Takes it away, and puts it back."""
+        """Return the fix that resets the value, and its undo."""
         scope, arguments = self._scope()
         parameter = identifier(*self.name.split("."))
         return Fix(
@@ -268,7 +317,7 @@ class Scoped(Struct, frozen=True):
 
 
 def scoped(facts: CheckFacts, names: Collection[str]) -> Iterator[Scoped]:
-    """Where roles and databases have one of these parameters for their own.
+    """Yield values that roles and databases have for these parameters.
 
     Raises:
         Missing: pg_db_role_setting was not read.
@@ -280,47 +329,47 @@ def scoped(facts: CheckFacts, names: Collection[str]) -> Iterator[Scoped]:
                 yield Scoped(database=row.database, role=row.role, name=name, value=value)
 
 
-def scoped_finding(found: Scoped, severity: Severity, says: str) -> Finding:
-    """That a role or a database has such a parameter; `says` is the consequence."""
+def scoped_finding(assignment: Scoped, severity: Severity, says: str) -> Finding:
+    """Return the finding that a role or a database has such a value; `says` is the consequence."""
     return Finding(
         severity=severity,
-        says=f"{found.name} is {found.value} for {found.where}: {says}",
-        evidence=(Evidence(f"{found.name}={found.value}", "pg_db_role_setting.setconfig"),),
-        fix=found.fix,
+        says=f"{assignment.name} is {assignment.value} for {assignment.where}: {says}",
+        evidence=(Evidence(f"{assignment.name}={assignment.value}", "pg_db_role_setting.setconfig"),),
+        fix=assignment.fix,
         confidence=Confidence.HIGH,
-        subject=f"{found.where} {found.name}",
+        subject=f"{assignment.where} {assignment.name}",
     )
 
 
 def also_scoped(look: Look, *names: str) -> Look:
-    """A look that also finds what it finds of the server where a role or a database has another value for its own.
+    """Return a look that also judges the values that roles and databases have for their own.
 
     Args:
         look: Of the server; a finding about a parameter has a fix of that parameter.
         names: The parameters that a session can have for its own.
     """
 
-    def both(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+    def both(facts: CheckFacts, limits: Limits) -> Findings:
         hidden: Missing | None = None
         try:
             yield from look(facts, limits)
         except Missing as problem:
             hidden = problem
         rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
-        for found in scoped(facts, names):
-            row = rows.get(found.name)
+        for assignment in scoped(facts, names):
+            row = rows.get(assignment.name)
             if row is None:
                 continue
-            other = with_value(row, found.value, row.source)
-            if other.setting == row.setting and not is_of_session(row):
+            changed_row = row_with_value(row, assignment.value, row.source)
+            if changed_row.setting == row.setting and not is_of_session(row):
                 continue
-            for said in look(_with(facts, replace(other, source="configuration file")), limits):
+            for outcome in look(_with(facts, replace(changed_row, source="configuration file")), limits):
                 if (
-                    isinstance(said, Finding)
-                    and said.fix is not None
-                    and found.name in ((said.fix.parameter or ("",))[0], said.subject)
+                    isinstance(outcome, Finding)
+                    and outcome.fix is not None
+                    and assignment.name in ((outcome.fix.parameter or ("",))[0], outcome.subject)
                 ):
-                    yield scoped_finding(found, said.severity, said.says.partition(": ")[2] or said.says)
+                    yield scoped_finding(assignment, outcome.severity, outcome.says.partition(": ")[2] or outcome.says)
         if hidden is not None:
             raise hidden
 
@@ -328,18 +377,18 @@ def also_scoped(look: Look, *names: str) -> Look:
 
 
 def _with(facts: CheckFacts, row: Parameter) -> CheckFacts:
-    """Facts with another row of pg_settings."""
+    """Return facts with another row of pg_settings."""
     newest = facts.frames[-1]
     sample = newest.postgres
     if isinstance(sample, Unavailable) or isinstance(sample.parameters, Unavailable):
         return facts
-    rows = tuple(row if each.name == row.name else each for each in sample.parameters.parameters)
+    rows = tuple(row if shown_row.name == row.name else shown_row for shown_row in sample.parameters.parameters)
     changed = replace(sample, parameters=replace(sample.parameters, parameters=rows))
     return replace(facts, frames=(*facts.frames[:-1], replace(newest, postgres=changed)))
 
 
 def in_database(database: str, do: str, undo: str = NOTHING_TO_UNDO, remark: str = "") -> Fix:
-    """SQL that is to be run in one database, which the remark names."""
+    """Return SQL to be run in one database, which the remark names."""
     return Fix(
         do=do,
         undo=undo,

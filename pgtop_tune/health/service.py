@@ -1,27 +1,32 @@
-"""A `CheckControl` for one server."""
+"""The check as a live session offers it: a `CheckControl` for one server."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pgtop_tune.host.source_names import HostSource
 
 if TYPE_CHECKING:
-    from pgtop_tune.health.looking import Looking
+    from pgtop_tune.health.facts import CheckFacts
     from pgtop_tune.health.report import Report
+    from pgtop_tune.health.setup import Wanted
     from pgtop_tune.model.pooler import PoolerAddress
     from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 
 class CheckService:
-    """Imports what checks when it is first asked for: the registry with all its checks weighs 2 MB.
+    """Checks as `pgtop-tune check` does without options, by the project's file.
+
+    The first check imports the registry with all its checks, which weighs 2 MB.
 
     Args:
         conninfo: The server.
         poolers: Admin consoles to look at.
-        host_source: Where numbers of this machine come from.
+        host_source: Source of numbers of this machine.
 
     Attributes:
         conninfo: Set anew when a password was typed.
@@ -36,19 +41,30 @@ class CheckService:
 
     async def check(self) -> Report:
         """See `CheckControl.check`."""
-        return await (await self._looking()).check()
+        setup, facts = await self._gathered()
+        return await asyncio.to_thread(setup.judged, facts)
 
     async def measure(self, *, anyway: bool) -> Report | tuple[str, ...]:
         """See `CheckControl.measure`."""
-        return await (await self._looking()).measure(anyway=anyway)
+        setup, facts = await self._gathered()
+        from pgtop_tune.health.measure import busy, keep, measure
 
-    async def _looking(self) -> Looking:
-        # Frames are sampled in this loop, and the imports take some hundred milliseconds.
-        kind = await asyncio.to_thread(_kind)
-        return kind(self.conninfo, self._poolers, self._host_source)
+        disturbed = busy(facts)
+        if disturbed and not anyway:
+            return disturbed
+        measured = await measure(self.conninfo, facts)
+        await asyncio.to_thread(keep, facts, measured)
+        return await asyncio.to_thread(setup.judged, replace(facts, measured=measured))
+
+    async def _gathered(self) -> tuple[Wanted, CheckFacts]:
+        # The caller's loop samples frames: files are read, modules imported and facts judged in threads beside it.
+        setup, gather = await asyncio.to_thread(_loaded)
+        facts = await gather(self.conninfo, setup.checks, poolers=self._poolers, host_source=self._host_source)
+        return setup, facts
 
 
-def _kind() -> type[Looking]:
-    from pgtop_tune.health.looking import Looking
+def _loaded() -> tuple[Wanted, Callable[..., Awaitable[CheckFacts]]]:
+    from pgtop_tune.health.gather import gather
+    from pgtop_tune.health.setup import Wanted
 
-    return Looking
+    return Wanted.by_project(), gather

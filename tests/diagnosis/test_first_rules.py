@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.blockers import root_look
 from pgtop_tune.diagnosis.diagnosing import Diagnosing
-from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.diagnosis.facts import Facts, root_look
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, FindingKind
 from pgtop_tune.diagnosis.rules.locks import RULES
 from pgtop_tune.metrics import sections

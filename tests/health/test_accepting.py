@@ -9,18 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.health.accepting import AcceptedRisk, with_accepted
 from pgtop_tune.health.against import Former, only_new
-from pgtop_tune.health.catalogue_conditions import found
 from pgtop_tune.health.check import Check, Evidence, Finding, Severity, Unknown
 from pgtop_tune.health.checks.schema import UNLOGGED
-from pgtop_tune.health.facts import Answer
-from pgtop_tune.health.further_rows import CatalogueCondition
+from pgtop_tune.health.conditions import found
+from pgtop_tune.health.facts import Answers
 from pgtop_tune.health.judge import judge
-from pgtop_tune.health.looking import Wanted
-from pgtop_tune.health.project_file import project_wishes
+from pgtop_tune.health.project_file import AcceptedRisk, project_wishes, with_accepted
+from pgtop_tune.health.questions import CatalogueCondition
 from pgtop_tune.health.registry import by_id
-from pgtop_tune.health.report import CheckOutcome, Report, Result
+from pgtop_tune.health.report import CheckOutcome, CheckResult, Report
+from pgtop_tune.health.setup import Wanted
 from tests.support.health_facts import spoilt
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -37,9 +36,9 @@ def report() -> Report:
         return Finding(Severity.HIGH, f"{subject} is bad", (Evidence("1", "v"),), subject=subject)
 
     results = (
-        Result(check("AAA-01"), (finding("bench public.a"), finding("bench private.b"))),
-        Result(check("AAA-02"), (finding(""),)),
-        Result(check("AAA-03")),
+        CheckResult(check("AAA-01"), (finding("bench public.a"), finding("bench private.b"))),
+        CheckResult(check("AAA-02"), (finding(""),)),
+        CheckResult(check("AAA-03")),
     )
     return Report(round(NOW.timestamp() * 1000), "t", "PostgreSQL 18.1", 18, results)
 
@@ -84,7 +83,7 @@ def unlogged(*tables: str, unlisted: int = 0) -> Report:
     """A report with one finding about unlogged tables of a database."""
     rows = [CatalogueCondition("unlogged", len(tables) + unlisted, ("public", name), "", "") for name in tables]
     (check, finding) = by_id("TAB-06"), found(UNLOGGED, "bench", rows)
-    return replace(report(), results=(Result(check, (finding,)),))
+    return replace(report(), results=(CheckResult(check, (finding,)),))
 
 
 def test_single_objects_of_a_finding_are_accepted_and_the_rest_is_counted() -> None:
@@ -135,7 +134,7 @@ def test_a_finding_whose_objects_are_all_accepted_is_not_there_unless_some_are_n
 def test_what_is_left_of_a_finding_fits_the_server_as_the_whole_does() -> None:
     row = CatalogueCondition("unlogged", 2, ("public", "a"), "", "")
     rows = (("bench", row), ("bench", replace(row, name=("public", "b"))))
-    facts = spoilt(server={"in_recovery": True}, answers={"check_relations": Answer(rows, ("bench",))})
+    facts = spoilt(server={"in_recovery": True}, answers={"check_relations": Answers(rows, ("bench",))})
     shown = with_accepted(judge([by_id("TAB-06")], facts), [risk("TAB-06", "bench public.a")])
     ((_, rest),) = shown.findings
     assert rest.fix is not None
@@ -188,4 +187,4 @@ def test_what_became_accepted_is_not_gone() -> None:
     before = report()
     former = Former("a.json", {(check.id, each.subject): (each.severity, each.says) for check, each in before.findings})
     shown = only_new(with_accepted(before, [risk(subject="bench public.*")]), former)
-    assert (shown.gone, shown.known, len(shown.accepted)) == ((), 2, 1)
+    assert (shown.gone_findings, shown.n_known, len(shown.accepted)) == ((), 2, 1)

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.health.certificate import ends_at
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.further_rows import BackupHistory, ServerCertificate
+from pgtop_tune.health.questions import BackupHistory, ServerCertificate
 from pgtop_tune.health.registry import CHECKS
+from pgtop_tune.health.server_files import ends_at
 from pgtop_tune.model.io import ArchiverStatus
 from tests.support.accounts import own
 from tests.support.certificates import Authority

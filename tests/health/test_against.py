@@ -10,8 +10,8 @@ from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
 from pgtop_tune.health.formats.writers import json_lines
 from pgtop_tune.health.judge import judge
-from pgtop_tune.health.looking import Wanted
 from pgtop_tune.health.registry import CHECKS, chosen
+from pgtop_tune.health.setup import Wanted
 from pgtop_tune.model.absence import Reason, Unavailable
 from tests.recording.test_recording_roundtrip import write
 from tests.support.frames import frame
@@ -30,15 +30,15 @@ def test_only_what_is_new_or_worse_is_left(tmp_path: Path) -> None:
     report = only_new(judge(MEMORY, spoilt({"shared_buffers": "10GB", "effective_cache_size": "1GB"})), former)
     # shared_buffers was a warning and is worse now, work_mem is mended, effective_cache_size is new.
     assert [check.id for check, _ in report.findings] == ["MEM-02", "MEM-05"]
-    assert [id_ for id_, _ in report.gone] == ["MEM-04"]
-    assert report.known == 0
+    assert [id_ for id_, _ in report.gone_findings] == ["MEM-04"]
+    assert report.n_known == 0
 
 
 def test_what_is_the_same_is_known_and_has_not_passed(tmp_path: Path) -> None:
     former = former_check(_written(tmp_path / "a.json", work_mem="128MB"))
     report = only_new(judge(MEMORY, spoilt({"work_mem": "256MB"})), former)
     assert report.findings == ()
-    assert report.known == 1
+    assert report.n_known == 1
     assert report.passed == len(MEMORY) - 1
 
 
@@ -49,13 +49,13 @@ def test_what_goes_to_and_fro_beside_a_limit_is_not_gone(tmp_path: Path) -> None
     for value, known, gone in (("6400MB", 1, []), ("5GB", 0, ["MEM-02"])):
         facts = spoilt({"shared_buffers": value})
         report = only_new(wanted.judged(facts), former, wanted.near(facts))
-        assert (report.known, [id_ for id_, _ in report.gone]) == (known, gone)
+        assert (report.n_known, [id_ for id_, _ in report.gone_findings]) == (known, gone)
 
 
 def test_what_is_unknown_now_is_not_gone(tmp_path: Path) -> None:
     former = former_check(_written(tmp_path / "a.json", shared_buffers="7GB"))
     blind = judge(MEMORY, spoilt(host=Unavailable(Reason.NOT_LOCAL, "elsewhere")))
-    assert only_new(blind, former).gone == ()
+    assert only_new(blind, former).gone_findings == ()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pgtop_tune.health.check import Severity
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
-from pgtop_tune.health.report import CheckOutcome, Result
+from pgtop_tune.health.report import CheckOutcome, CheckResult
 from tests.postgres.conftest import place
 from tests.support.assertion_build import WHAT, assertion_build
 from tests.support.quick_server import quick_server
@@ -20,7 +20,7 @@ from tests.support.servers import NotAvailable, Servers
 FOUND = {"OBS-03"}
 
 
-def looked(server: Throwaway) -> Result:
+def looked(server: Throwaway) -> CheckResult:
     checks = chosen(tuple(FOUND), ())
     (result,) = judge(checks, asyncio.run(gather(place(server), checks))).results
     return result

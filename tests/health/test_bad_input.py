@@ -78,16 +78,18 @@ async def test_of_many_databases_those_that_refuse_are_told_and_the_others_seen(
             checks, where = chosen(("IDX-02",), ()), place(server, "postgres", "of_many")
             (answer,) = (await gather(where, checks)).answers.values()
             assert not isinstance(answer, Unavailable)
-            assert {"postgres", *names[2:]} <= set(answer.asked)
-            refused = {each.database: each.why for each in answer.refused}
+            assert {"postgres", *names[2:]} <= set(answer.databases)
+            refused = {each.database: each.reason for each in answer.refused}
             assert {*names[:2]} <= set(refused)
             assert "datallowconn" in refused[names[0]]
             assert refused[names[1]].startswith("permission denied for database")
             monkeypatch.setattr(gathering, "DATABASES_S", 0.0)
             (late,) = (await gather(where, checks)).answers.values()
             assert not isinstance(late, Unavailable)
-            assert late.asked == ("postgres",)
-            assert {each.why for each in late.refused if each.database in names[2:]} == {"not asked: 0 s have passed"}
+            assert late.databases == ("postgres",)
+            assert {each.reason for each in late.refused if each.database in names[2:]} == {
+                "not asked: 0 s have passed"
+            }
             (result,) = judge(checks, replace(spoilt(), answers={"check_indexes": late})).results
             assert result.outcome is CheckOutcome.UNKNOWN
         finally:

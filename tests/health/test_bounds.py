@@ -12,7 +12,7 @@ import pytest
 from pgtop_tune.base.safe_text import is_plain
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Finding
-from pgtop_tune.health.fixes import words
+from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.questions import ScopedSettings
 from pgtop_tune.health.registry import CHECKS
 from tests.health.test_fixes_end_findings import again
@@ -113,7 +113,7 @@ def test_a_search_path_that_puts_a_schema_before_the_catalogue(fresh_server: Thr
     )  # fmt: skip
     made = settled(fresh_server, lambda seen: late in seen)
     assert {key for key in made if "search_path" in key[1]} == {late, of_role}
-    assert "auto.conf" in (made[late].fix or words("")).do
+    assert "auto.conf" in (made[late].fix or by_hand("")).do
     fix = made[of_role].fix
     assert fix is not None
     run(fresh_server, fix.do.splitlines())

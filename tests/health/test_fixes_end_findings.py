@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.health.check import Check, Finding, Fix
-from pgtop_tune.health.configured import with_value
-from pgtop_tune.health.facts import Answer, CheckFacts
+from pgtop_tune.health.configured import row_with_value
+from pgtop_tune.health.facts import Answers, CheckFacts
 from pgtop_tune.health.questions import ConfiguredLine, StartFile
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.rules import COUNTED_SINCE
@@ -48,20 +48,20 @@ def applied(facts: CheckFacts, fix: Fix) -> CheckFacts:
     def after(row: Parameter) -> Parameter:
         if row.name in wanted:
             value = wanted[row.name]
-            return with_value(row, row.boot_val if value is None else value, "configuration file")
+            return row_with_value(row, row.boot_val if value is None else value, "configuration file")
         if row.name == "shared_memory_size" and "shared_buffers" in wanted:
             freed_mb = (int(rows["shared_buffers"].setting) - int(after(rows["shared_buffers"]).setting)) // 128
-            return with_value(row, f"{max(int(row.setting) - freed_mb, 0)}MB", row.source)
+            return row_with_value(row, f"{max(int(row.setting) - freed_mb, 0)}MB", row.source)
         return row
 
     def written(rows: object) -> object:
         """Lines of the files, and what of them is still named."""
-        if not isinstance(rows, Answer):
+        if not isinstance(rows, Answers):
             return rows
         lines = [(where, line) for where, line in rows if not isinstance(line, StartFile) or is_named(line)]
-        return Answer(
+        return Answers(
             tuple((where, replace(line, next=wanted[line.name]) if is_set(line) else line) for where, line in lines),
-            rows.asked,
+            rows.databases,
         )
 
     def is_set(line: object) -> bool:

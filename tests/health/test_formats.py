@@ -24,7 +24,7 @@ from pgtop_tune.health.formats.writers import (
 )
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
-from pgtop_tune.health.report import Accepted, CheckOutcome, Report, Result
+from pgtop_tune.health.report import Accepted, CheckOutcome, CheckResult, Report
 from pgtop_tune.model.setup import MeasuredLimit
 from tests.support.health_facts import spoilt
 from tests.support.report_formats import report_mistakes
@@ -43,7 +43,7 @@ def _finding(severity: Severity, says: str = "found", subject: str = "") -> Find
     )  # fmt: skip
 
 
-def report(*results: Result, **other: Any) -> Report:
+def report(*results: CheckResult, **other: Any) -> Report:
     values: dict[str, Any] = {
         "at_ms": 1_794_000_000_000, "target": "u@h:5432/d", "server": "PostgreSQL 18.1", "major": 18,
         "results": results,
@@ -52,10 +52,10 @@ def report(*results: Result, **other: Any) -> Report:
 
 
 MIXED = report(
-    Result(_check("AAA-01"), (_finding(Severity.INFO),)),
-    Result(_check("AAA-02"), unknowns=(Unknown("the role may not see it"),)),
-    Result(_check("AAA-03")),
-    Result(
+    CheckResult(_check("AAA-01"), (_finding(Severity.INFO),)),
+    CheckResult(_check("AAA-02"), unknowns=(Unknown("the role may not see it"),)),
+    CheckResult(_check("AAA-03")),
+    CheckResult(
         _check("BBB-01", "disks"),
         (_finding(Severity.CRITICAL, "worst"), _finding(Severity.WARNING, "mild", "db t")),
         (Unknown("1 database was not seen"),),
@@ -66,12 +66,12 @@ MIXED = report(
     not_measured=(("timer", "no pg_test_timing"),),
 )
 NASTY = report(
-    Result(_check("AAA-01"), (_finding(Severity.HIGH, HOSTILE, HOSTILE),), (Unknown(HOSTILE),)), target=HOSTILE
+    CheckResult(_check("AAA-01"), (_finding(Severity.HIGH, HOSTILE, HOSTILE),), (Unknown(HOSTILE),)), target=HOSTILE
 )
 
 
 ACCEPTED = report(
-    Result(
+    CheckResult(
         _check("AAA-01"), accepted=(Accepted(_finding(Severity.HIGH, "one disk", "db t"), HOSTILE, date(2027, 1, 31)),)
     ),
     lapsed=(("AAA-01", f"accepted until 2026-01-31, which is over: {HOSTILE}"),),
@@ -122,10 +122,10 @@ def test_every_finding_and_every_unknown_is_in_the_json() -> None:
 
 def test_a_name_is_the_same_in_json_and_in_the_server(tmp_path: Path) -> None:
     """Else the next check would find it anew."""
-    shown = report(Result(_check("AAA-01"), (_finding(Severity.HIGH, "found", "ж\u2028\x9b\u202e"),)))
+    shown = report(CheckResult(_check("AAA-01"), (_finding(Severity.HIGH, "found", "ж\u2028\x9b\u202e"),)))
     file = tmp_path / "a.json"
     file.write_text("\n".join(map(whole, json_lines(shown))))
-    assert only_new(shown, former_check(file)).known == 1
+    assert only_new(shown, former_check(file)).n_known == 1
     other = replace(shown, identity=(("system identifier", "2"),))
     file.write_text("\n".join(json_lines(replace(shown, identity=(("system identifier", "1"),)))))
     assert only_new(other, former_check(file)).compared_with == f"{file}, a check of another server (u@h:5432/d)"
@@ -136,7 +136,9 @@ def test_markdown_keeps_foreign_text_from_being_markup() -> None:
     assert "<b>" not in said.replace("\\<b\\>", "")
     assert "](http://evil" not in said.replace("\\](", "")
     quoted = replace(_finding(Severity.HIGH), fix=Fix('DROP INDEX "```";', ""))
-    assert '````sql\nDROP INDEX "```";\n````' in "\n".join(markdown_lines(report(Result(_check("AAA-01"), (quoted,)))))
+    assert '````sql\nDROP INDEX "```";\n````' in "\n".join(
+        markdown_lines(report(CheckResult(_check("AAA-01"), (quoted,))))
+    )
 
 
 @pytest.mark.parametrize("format_", WRITERS)
@@ -158,7 +160,7 @@ def test_lines_are_broken_for_a_terminal_and_commands_are_not() -> None:
         _finding(Severity.HIGH, long), evidence=(Evidence(long, "view.column"),),
         fix=Fix(f"ALTER SYSTEM SET x = '{'y ' * 60}';", "UNDO;", remark=long),
     )  # fmt: skip
-    said = text_lines(report(Result(_check("AAA-01"), (finding,))), everything=True, width=80)
+    said = text_lines(report(CheckResult(_check("AAA-01"), (finding,))), everything=True, width=80)
     commands = [line for line in said if "ALTER SYSTEM" in line]
     assert len(commands) == 1
     assert len(commands[0]) > 120
@@ -171,18 +173,20 @@ def test_lines_are_broken_for_a_terminal_and_commands_are_not() -> None:
 @pytest.mark.parametrize("format_", ["text", "markdown", "script"])
 def test_blanks_of_a_quoted_name_stay_in_a_command(format_: str) -> None:
     named = replace(_finding(Severity.HIGH), fix=Fix('DROP INDEX "two  blanks";', ""))
-    said = WRITERS[format_](report(Result(_check("AAA-01"), (named,))), Wish(True, Severity.WARNING))
+    said = WRITERS[format_](report(CheckResult(_check("AAA-01"), (named,))), Wish(True, Severity.WARNING))
     assert any('DROP INDEX "two  blanks";' in line for line in said)
 
 
 def test_the_script_sets_parameters_as_one_set_and_runs_nothing_else() -> None:
     said = script_lines(
         report(
-            Result(_check("AAA-01"), (_sets(("work_mem", "8MB"), Severity.WARNING),)),
-            Result(_check("AAA-02"), (_sets(("work_mem", "4MB"), Severity.HIGH), _finding(Severity.HIGH, HOSTILE))),
-            Result(_check("AAA-03"), (_sets(("search_path", "a'; rm -rf /"), Severity.WARNING),)),
-            Result(_check("BBB-01"), (_sets(("vm.swappiness", "5"), Severity.WARNING, of_machine=True),)),
-            Result(_check("BBB-02"), (_sets(("archive_mode", "on"), Severity.INFO),)),
+            CheckResult(_check("AAA-01"), (_sets(("work_mem", "8MB"), Severity.WARNING),)),
+            CheckResult(
+                _check("AAA-02"), (_sets(("work_mem", "4MB"), Severity.HIGH), _finding(Severity.HIGH, HOSTILE))
+            ),
+            CheckResult(_check("AAA-03"), (_sets(("search_path", "a'; rm -rf /"), Severity.WARNING),)),
+            CheckResult(_check("BBB-01"), (_sets(("vm.swappiness", "5"), Severity.WARNING, of_machine=True),)),
+            CheckResult(_check("BBB-02"), (_sets(("archive_mode", "on"), Severity.INFO),)),
         ),
         Severity.WARNING,
     )
@@ -201,12 +205,12 @@ def test_a_script_without_findings_changes_nothing() -> None:
 
 
 def test_a_check_with_known_findings_has_not_passed() -> None:
-    assert Result(_check("AAA-01"), known=1).outcome is CheckOutcome.FOUND
+    assert CheckResult(_check("AAA-01"), n_known=1).outcome is CheckOutcome.FOUND
 
 
 def test_several_warnings_are_warnings() -> None:
     mild = (_finding(Severity.WARNING), _finding(Severity.WARNING), _finding(Severity.INFO), _finding(Severity.INFO))
-    assert summary(report(Result(_check("AAA-01"), mild))).startswith("found: 2 warnings, 2 info · ")
+    assert summary(report(CheckResult(_check("AAA-01"), mild))).startswith("found: 2 warnings, 2 info · ")
 
 
 def test_what_is_accepted_is_shown_and_counted_and_fails_nothing() -> None:
@@ -232,7 +236,7 @@ def test_unknown_checks_of_one_cause_are_one_line() -> None:
         "AAA-05": "not measured: pass --measure",
         "AAA-06": "the counters are 1 min old: too young for a result",
     }
-    shown = report(*(Result(_check(id_), unknowns=(Unknown(why),)) for id_, why in reasons.items()))
+    shown = report(*(CheckResult(_check(id_), unknowns=(Unknown(why),)) for id_, why in reasons.items()))
     assert [cause.ids for cause in shown.unknown_causes] == ["AAA-01, AAA-03, AAA-06", "AAA-02, AAA-04", "AAA-05"]
     lines = [line for line in text_lines(shown, everything=True) if line.startswith("unknown")]
     assert lines == [
@@ -247,7 +251,7 @@ def test_unknown_checks_of_one_cause_are_one_line() -> None:
 def test_what_is_accepted_and_what_is_no_longer_so_stands_in_every_format(name: str) -> None:
     lapsed = (("AAA-01", "accepted until 2026-01-31, which is over: a reason"),)
     accepted = Accepted(_finding(Severity.HIGH, "one disk"), "until the new server", date(2027, 1, 31))
-    shown = report(Result(_check("AAA-01"), accepted=(accepted,)), lapsed=lapsed)
+    shown = report(CheckResult(_check("AAA-01"), accepted=(accepted,)), lapsed=lapsed)
     said = "\n".join(WRITERS[name](shown, Wish(details=False, fail_on=Severity.WARNING))).replace("\\", "")
     for words in ("until the new server", "2027-01-31", "accepted until 2026-01-31, which is over"):
         assert words in said, words

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.facts import Answer, CheckFacts, Question, Refused
+from pgtop_tune.health.facts import Answers, CheckFacts, Question, Refused
 from pgtop_tune.health.judge import judge, statistics_age_s
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.report import CheckOutcome, documentation
@@ -39,13 +39,13 @@ CHECK = Check(
 )  # fmt: skip
 
 
-def _facts(answer: Answer[Row] | Unavailable, **other: object) -> CheckFacts:
+def _facts(answer: Answers[Row] | Unavailable, **other: object) -> CheckFacts:
     return spoilt(answers={"check_made_up": answer}, **other)  # type: ignore[arg-type]
 
 
 def test_rows_become_findings_and_databases_that_refuse_are_unknown_beside_them() -> None:
     refused = tuple(Refused(f"db{number}", "no entry in pg_hba.conf") for number in range(5))
-    said = result(CHECK, _facts(Answer((("shop", Row("t")),), ("shop",), refused)))
+    said = result(CHECK, _facts(Answers((("shop", Row("t")),), ("shop",), refused)))
     assert [finding.subject for finding in said.findings] == ["shop"]
     (reason,) = [each.reason for each in said.unknowns]
     assert reason == "5 databases were not seen: db0 and 4 more: no entry in pg_hba.conf"
@@ -57,7 +57,7 @@ def test_databases_that_refuse_are_counted_by_reason_those_of_most_first() -> No
         Refused("a", "no"), Refused("b", 'permission denied for database "b"'), Refused("c", "asleep"),
         Refused("d", 'permission denied for database "d"'), Refused("e", "away"), Refused("f", "gone"),
     )  # fmt: skip
-    (reason,) = [each.reason for each in result(CHECK, _facts(Answer((), ("shop",), refused))).unknowns]
+    (reason,) = [each.reason for each in result(CHECK, _facts(Answers((), ("shop",), refused))).unknowns]
     assert reason == (
         '6 databases were not seen: b and 1 more: permission denied for database "b"; a: no; c: asleep; '
         "2 for other reasons"
@@ -81,7 +81,7 @@ def test_what_keeps_several_parts_of_the_facts_away_is_one_line() -> None:
 
 
 def test_a_refusal_alone_is_never_a_pass() -> None:
-    said = result(CHECK, _facts(Answer((), ("a",), (Refused("b", "no"),))))
+    said = result(CHECK, _facts(Answers((), ("a",), (Refused("b", "no"),))))
     assert said.outcome is CheckOutcome.UNKNOWN
 
 
@@ -92,7 +92,7 @@ def test_a_fact_that_is_missing_while_looking_makes_it_unknown() -> None:
 
 
 def test_statistics_younger_than_a_day_lower_the_confidence() -> None:
-    answer = Answer((("shop", Row("t")),), ("shop",))
+    answer = Answers((("shop", Row("t")),), ("shop",))
     old = _facts(answer)
     age_s = statistics_age_s(old)
     assert age_s is not None

@@ -15,7 +15,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health import gather as gathering
-from pgtop_tune.health.facts import Answer
+from pgtop_tune.health.facts import Answers
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS
@@ -49,18 +49,18 @@ def crowded(make_server: Callable[..., Throwaway]) -> Throwaway:
 def test_a_thousand_databases(crowded: Throwaway, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = [check for check in CHECKS if check.id == "IDX-01"]
 
-    def looked() -> tuple[Answer[object], list[str]]:
+    def looked() -> tuple[Answers[object], list[str]]:
         facts = asyncio.run(gather(place(crowded), checks))
         (answer,) = facts.answers.values()
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Answers)
         (result,) = judge(checks, facts).results
         return answer, [unknown.reason for unknown in result.unknowns]
 
     monkeypatch.setattr(gathering, "DATABASES_S", 1.0)
     in_a_second, (why,) = looked()
-    late = {each.database for each in in_a_second.refused if each.why == "not asked: 1 s have passed"}
-    assert {"postgres", BUSY} <= set(in_a_second.asked)
-    assert {*in_a_second.asked, *late, *CLOSED} == {"postgres", *NAMES}
+    late = {each.database for each in in_a_second.refused if each.reason == "not asked: 1 s have passed"}
+    assert {"postgres", BUSY} <= set(in_a_second.databases)
+    assert {*in_a_second.databases, *late, *CLOSED} == {"postgres", *NAMES}
     first = min(late)
     assert why == (
         f"{len(late) + len(CLOSED)} databases were not seen: {first} and {len(late) - 1} more: "
@@ -72,7 +72,7 @@ def test_a_thousand_databases(crowded: Throwaway, monkeypatch: pytest.MonkeyPatc
     dropping.start()
     whole, (why,) = looked()
     dropping.join()
-    assert {*NAMES, "postgres"} - {*CLOSED, *DROPPED} <= set(whole.asked)
+    assert {*NAMES, "postgres"} - {*CLOSED, *DROPPED} <= set(whole.databases)
     assert why == "50 databases were not seen: many_0007 and 49 more: takes no connections (datallowconn)"
 
 

@@ -17,23 +17,21 @@ from pgtop_tune.cli.commands.check import report as check_report
 from pgtop_tune.cli.commands.check.report import check_all, servers_of, worst_status
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.health import many
-from pgtop_tune.health.accepting import AcceptedRisk
 from pgtop_tune.health.check import Severity, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.writers import WRITERS, Wish
-from pgtop_tune.health.looking import Wanted
-from pgtop_tune.health.many import (
+from pgtop_tune.health.looks import (
     AT_ONCE,
+    Looks,
     ServerResult,
     check_servers,
     servers_document,
     servers_lines,
     table_lines,
 )
-from pgtop_tune.health.project_file import ProjectWishes
-from pgtop_tune.health.report import Report, Result
-from pgtop_tune.health.watching import Looks
+from pgtop_tune.health.project_file import AcceptedRisk, ProjectWishes
+from pgtop_tune.health.report import CheckResult, Report
+from pgtop_tune.health.setup import Wanted
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from tests.cli.runs import run
 from tests.export.pages import values
@@ -87,8 +85,8 @@ def test_a_row_has_the_counts_and_the_worst() -> None:
         ([ServerResult("a", ACCEPTED)], False, ExitCode.OK),
         ([ServerResult("a", ACCEPTED), ServerResult("b", MIXED)], False, ExitCode.FAILED),
         ([ServerResult("b", MIXED), ServerResult("c", problem=GONE)], False, ExitCode.CONNECTION),
-        ([ServerResult("a", report(Result(_check("AAA-01"), unknowns=(Unknown("?"),))))], False, ExitCode.OK),
-        ([ServerResult("a", report(Result(_check("AAA-01"), unknowns=(Unknown("?"),))))], True, ExitCode.FAILED),
+        ([ServerResult("a", report(CheckResult(_check("AAA-01"), unknowns=(Unknown("?"),))))], False, ExitCode.OK),
+        ([ServerResult("a", report(CheckResult(_check("AAA-01"), unknowns=(Unknown("?"),))))], True, ExitCode.FAILED),
     ],
 )
 def test_the_status_is_that_of_the_worst(results: list[ServerResult], strict: bool, status: ExitCode) -> None:
@@ -122,9 +120,9 @@ def test_what_some_looks_have_found_stands_in_the_report_with_how_many() -> None
     def look(*severities: Severity, unknown: bool = False) -> Report:
         findings = tuple(_finding(each, f"{each} now", f"s{place}") for place, each in enumerate(severities))
         return report(
-            Result(_check("AAA-01"), findings),
-            Result(_check("AAA-02"), unknowns=(Unknown("not yet"),) if unknown else ()),
-            Result(_check("AAA-03"), unknowns=(Unknown("never"),)),
+            CheckResult(_check("AAA-01"), findings),
+            CheckResult(_check("AAA-02"), unknowns=(Unknown("not yet"),) if unknown else ()),
+            CheckResult(_check("AAA-03"), unknowns=(Unknown("never"),)),
         )
 
     looks = Looks()
@@ -144,13 +142,13 @@ def test_what_some_looks_have_found_stands_in_the_report_with_how_many() -> None
 
 
 def test_what_a_look_cannot_see_is_not_gone() -> None:
-    seen = report(Result(_check("AAA-01"), (_finding(Severity.HIGH, "found", "s"),)))
-    blind = report(Result(_check("AAA-01"), unknowns=(Unknown("the role may not see it any more"),)))
+    seen = report(CheckResult(_check("AAA-01"), (_finding(Severity.HIGH, "found", "s"),)))
+    blind = report(CheckResult(_check("AAA-01"), unknowns=(Unknown("the role may not see it any more"),)))
     looks = Looks()
     looks.take(seen)
     assert looks.take(blind) == ([], [])
     assert looks.take(seen) == ([], [])
-    assert [subject.subject for _, subject in looks.take(report(Result(_check("AAA-01"))))[1]] == ["s"]
+    assert [subject.subject for _, subject in looks.take(report(CheckResult(_check("AAA-01"))))[1]] == ["s"]
 
 
 @pytest.mark.parametrize("shown", [MIXED, NASTY, ACCEPTED, report()])
@@ -164,7 +162,7 @@ def test_a_page_of_openmetrics_has_a_sample_for_each_finding(shown: Report) -> N
 
 def test_what_is_accepted_is_counted_for_all_looks_together() -> None:
     def look(*subjects: str) -> Report:
-        return report(Result(_check("AAA-01"), tuple(_finding(Severity.HIGH, "found", each) for each in subjects)))
+        return report(CheckResult(_check("AAA-01"), tuple(_finding(Severity.HIGH, "found", each) for each in subjects)))
 
     looks = Looks([AcceptedRisk("AAA-01", "public.*", "a reason", date(2099, 1, 1))])
     looks.take(look("public.a"))
@@ -270,7 +268,7 @@ def test_an_interrupt_shows_the_results_so_far(
     file = tmp_path / "servers"
     file.write_text("".join(f"host=/a user=u dbname={name}\n" for name in ("first", "second", "third")))
     request = CheckRequest(servers=file, format=ReportFormat.JSON)
-    monkeypatch.setattr(many, "AT_ONCE", 1)
+    monkeypatch.setattr("pgtop_tune.health.looks.AT_ONCE", 1)
     with pytest.raises(KeyboardInterrupt):
         check_all(request, Wanted.of(ProjectWishes()), Severity.WARNING)
     found = json.loads(capsys.readouterr().out)["servers"]

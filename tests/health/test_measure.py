@@ -165,8 +165,7 @@ async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pgtop-tune.toml").write_text('[check]\nselect = ["DUR"]\n')
-    monkeypatch.setattr("pgtop_tune.health.looking.measure", shortly)
-    monkeypatch.setattr("pgtop_tune.health.looking.busy", lambda facts: ("3 active sessions",))
+    monkeypatch.setattr("pgtop_tune.health.measure.measure", shortly)
     monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ("3 active sessions",))
     where = resolve(conninfo(server))
     service = CheckService(where)
@@ -178,7 +177,6 @@ async def test_the_check_on_the_screen_measures_and_keeps_what_it_found(
     assert dict(disturbed.not_measured)[KEPT] == "3 active sessions"
     assert not (tmp_path / "pgtop-tune" / "ceilings").exists()
 
-    monkeypatch.setattr("pgtop_tune.health.looking.busy", lambda facts: ())
     monkeypatch.setattr("pgtop_tune.health.measure.busy", lambda facts: ())
     said = await service.measure(anyway=True)
     assert isinstance(said, Report)

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.control_file import AT_LEAST, settings_of_primary
-from pgtop_tune.health.facts import Answer, CheckFacts
-from pgtop_tune.health.further_rows import ControlFile
+from pgtop_tune.health.facts import Answers, CheckFacts
 from pgtop_tune.health.gather import gather
 from pgtop_tune.health.judge import judge
+from pgtop_tune.health.questions import ControlFile
 from pgtop_tune.health.registry import by_id
-from pgtop_tune.health.report import Result
+from pgtop_tune.health.report import CheckResult
+from pgtop_tune.health.server_files import AT_LEAST, settings_of_primary
 from pgtop_tune.model.absence import Reason, Unavailable
 from tests.postgres.conftest import place
 from tests.support.health_facts import parameter, spoilt
@@ -38,7 +38,7 @@ LABELS = {
 """Lines of pg_controldata."""
 
 
-def parity(facts: CheckFacts) -> Result:
+def parity(facts: CheckFacts) -> CheckResult:
     return judge([PARITY], facts).results[0]
 
 
@@ -106,7 +106,7 @@ def test_a_standby_with_less_than_its_primary_is_found_before_and_after_it_stops
         assert connection.execute(waits.encode()).fetchall()
         connection.execute(found[0].fix.undo.encode())
         assert not connection.execute(waits.encode()).fetchall()
-    assert parity(seen(primary)) == Result(PARITY)
+    assert parity(seen(primary)) == CheckResult(PARITY)
 
 
 def standby(**parameters: str) -> CheckFacts:
@@ -130,7 +130,7 @@ def test_what_cannot_be_known_is_said() -> None:
     facts = replace(standby(), answers={**standby().answers, "check_control": refused})
     [unknown] = parity(facts).unknowns
     assert "permission denied" in unknown.reason
-    other = replace(facts, answers={**facts.answers, "check_control": Answer((("", ControlFile(b"\x00" * 512)),))})
+    other = replace(facts, answers={**facts.answers, "check_control": Answers((("", ControlFile(b"\x00" * 512)),))})
     assert "another system identifier" in parity(other).unknowns[0].reason
 
 
@@ -140,6 +140,6 @@ def test_a_value_that_the_wal_has_brought_is_needed() -> None:
     head = int(server.system_identifier).to_bytes(8, "little") + (1800).to_bytes(4, "little")  # type: ignore[union-attr]
     settings = (1).to_bytes(4, "little") + bytes(4) + b"".join(n.to_bytes(4, "little") for n in (50, 8, 10, 0, 64))
     content = head.ljust(172, b"\x00") + settings.ljust(340, b"\x00")
-    made = replace(facts, answers={**facts.answers, "check_control": Answer((("", ControlFile(content)),))})
+    made = replace(facts, answers={**facts.answers, "check_control": Answers((("", ControlFile(content)),))})
     assert [each.subject for each in parity(made).findings if each.severity is Severity.HIGH] == ["max_connections"]
     assert set(AT_LEAST) == {name for name in LABELS.values() if name.startswith("max_")}

@@ -11,10 +11,9 @@ from pgtop_tune.advice.facts import Advice
 from pgtop_tune.health.check import Check, Finding, Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.judge import judge
-from pgtop_tune.health.proposing import ProposedValues, in_place, proposed_values
+from pgtop_tune.health.proposals import ProposedValues, in_place, proposed_values, unsuitable
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.rules import COUNTED_SINCE
-from pgtop_tune.health.unsuitable import unsuitable
 from pgtop_tune.model.absence import Reason, Unavailable
 from tests.health.test_advised_fixes import conditions
 from tests.health.test_host_checks import CASES as HOST_CASES

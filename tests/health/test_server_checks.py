@@ -17,8 +17,8 @@ from pgtop_tune.health.questions import (
     HbaRule,
     IdentLine,
     KeyState,
+    NameOnly,
     StartFile,
-    SuperuserLogin,
     WeakPassword,
 )
 from pgtop_tune.health.rules import ON_STANDBY
@@ -84,7 +84,7 @@ AUTO_EXPLAIN = tuple(
     )
 )
 NO_PLANS = row_of("auto_explain.log_min_duration", "-1", "ms", "integer", "superuser")
-APP = answered("roles", SuperuserLogin("app"))
+APP = answered("roles", NameOnly("app"))
 EXPIRATION_WARNING = (
     row_of("password_expiration_warning_threshold", "777600", "s", "integer", "sighup"),  # 9 days
 )
@@ -329,8 +329,8 @@ CASES: tuple[Case, ...] = (
     ("SEC-01", rules(hba("scram-sha-256", "all")), None),
     ("SEC-02", setting(password_encryption="md5"), WARNING),
     ("SEC-02", answered("passwords", WeakPassword("app", True)), WARNING),
-    ("SEC-03", answered("roles", *(SuperuserLogin(name) for name in "abcd")), WARNING),
-    ("SEC-03", answered("roles", *(SuperuserLogin(name) for name in "abc")), None),
+    ("SEC-03", answered("roles", *(NameOnly(name) for name in "abcd")), WARNING),
+    ("SEC-03", answered("roles", *(NameOnly(name) for name in "abc")), None),
     ("SEC-03", {**APP, "activity": [session(7, client="10.0.0.7")]}, WARNING),
     ("SEC-03", {**APP, "activity": [session(7, client="127.0.0.1")]}, None),
     ("SEC-03", {**APP, "activity": [session(7, client="local")]}, None),

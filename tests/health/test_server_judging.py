@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.access_rules import loopback
+from pgtop_tune.health.access_rules import is_loopback
 from pgtop_tune.health.check import Confidence, Severity
 from pgtop_tune.health.checks.configuration import releases
 from pgtop_tune.health.facts import CheckFacts, Refused
@@ -242,7 +242,7 @@ def test_counters_of_a_few_hours_lower_the_confidence() -> None:
     ],
 )
 def test_which_addresses_are_this_machine_s_own(address: str | None, netmask: str | None, expected: bool) -> None:
-    assert loopback(address, netmask) is expected
+    assert is_loopback(address, netmask) is expected
 
 
 @pytest.mark.parametrize("id_", [each.id for each in MINE])

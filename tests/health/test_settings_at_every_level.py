@@ -9,8 +9,8 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Language
-from pgtop_tune.health.configured import as_configured, with_value
-from pgtop_tune.health.facts import Answer
+from pgtop_tune.health.configured import as_configured, row_with_value
+from pgtop_tune.health.facts import Answers
 from pgtop_tune.health.questions import CONFIGURED, ConfiguredLine, StartOptions
 from pgtop_tune.model.postgres import ParameterSample
 from tests.support.health_facts import parameter
@@ -132,7 +132,7 @@ def test_the_command_line_wins_over_the_files_and_these_over_the_default(
     row = parameter("work_mem", "64GB", source="database", boot_val="4096")
     lines = () if written is None else (("", ConfiguredLine("work_mem", written, "postgresql.conf:1", None)),)
     seen = as_configured(
-        ParameterSample(0.0, (row,)), Answer(lines), Answer((("", StartOptions(f"/bin/postgres {options}")),))
+        ParameterSample(0.0, (row,)), Answers(lines), Answers((("", StartOptions(f"/bin/postgres {options}")),))
     )
     assert seen.parameters[0].shown == shown
 
@@ -143,4 +143,4 @@ def test_the_command_line_wins_over_the_files_and_these_over_the_default(
 )
 def test_words_are_read_as_the_server_does(text: str, shown: str) -> None:
     row = parameter("synchronous_commit", "on", vartype="enum", enumvals=("local", "remote_write", "on", "off"))
-    assert with_value(row, text, "database").setting == shown
+    assert row_with_value(row, text, "database").setting == shown

@@ -13,13 +13,10 @@ from msgspec.structs import replace
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.formats.for_people import text_lines
-from pgtop_tune.health.formats.signed import html_lines, verdict
-from pgtop_tune.health.formats.writers import WRITERS, Wish
-from pgtop_tune.health.looking import Wanted
+from pgtop_tune.health.formats.writers import WRITERS, Wish, html_lines, verdict
 from pgtop_tune.health.project_file import ProjectWishes
-from pgtop_tune.health.proposing import ProposedRow, ProposedValues
-from pgtop_tune.health.report import Accepted, Result
-from pgtop_tune.health.told import Told
+from pgtop_tune.health.report import Accepted, CheckResult, ProposedRow, ProposedValues
+from pgtop_tune.health.setup import Told, Wanted
 from pgtop_tune.model.machine import DiskKind
 from tests.cli.runs import run
 from tests.health.test_formats import ACCEPTED, HOSTILE, MIXED, NASTY, _check, _finding, report
@@ -28,7 +25,7 @@ from tests.support.health_facts import spoilt
 from tests.support.machine_frames import GIB
 from tests.support.servers import conninfo
 
-LONG = report(Result(_check("AAA-01"), (_finding(Severity.HIGH, "x" * 20_000, "a\u2028b\x85c\x0bd"),)))
+LONG = report(CheckResult(_check("AAA-01"), (_finding(Severity.HIGH, "x" * 20_000, "a\u2028b\x85c\x0bd"),)))
 ROW = ProposedRow(
     name="work_mem", now="4MB", pending="8MB", proposed="25MB", because="It fits.", restart=False, of_machine=False,
     others=(("pgtune", "72MB"),),
@@ -51,7 +48,7 @@ PROPOSED = replace(
         (MIXED, None, True, "NO-GO: 2 unknown"),
         (
             replace(
-                ACCEPTED, known=3, compared_with="a.json", left_out=("CCC-01",), changed=(("changed limits", "x"),)
+                ACCEPTED, n_known=3, compared_with="a.json", left_out=("CCC-01",), changed=(("changed limits", "x"),)
             ),
             Severity.HIGH,
             False,
@@ -68,7 +65,7 @@ def test_go_or_no_go_goes_by_what_a_pipeline_fails_for(
 
 def test_the_page_has_all_that_is_signed_for() -> None:
     accepted = Accepted(_finding(Severity.HIGH), "a reason", date(2027, 1, 31))
-    shown = replace(PROPOSED, results=(*MIXED.results, Result(_check("CCC-01"), accepted=(accepted,))))
+    shown = replace(PROPOSED, results=(*MIXED.results, CheckResult(_check("CCC-01"), accepted=(accepted,))))
     page = "\n".join(html_lines(shown, Severity.WARNING, strict=False))
     assert page.count("<!doctype html>") == 1
     for words in (

@@ -10,10 +10,10 @@ from pgtop_tune.health.check import Check
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.for_people import text_lines
 from pgtop_tune.health.judge import judge
-from pgtop_tune.health.looking import Wanted
-from pgtop_tune.health.proposing import ProposedValues, proposed_values
+from pgtop_tune.health.proposals import proposed_values
 from pgtop_tune.health.registry import by_id
-from pgtop_tune.health.told import Told
+from pgtop_tune.health.report import ProposedValues
+from pgtop_tune.health.setup import Told, Wanted
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import DiskKind, Workload
 from tests.support.health_facts import found, parameter, spoilt, unknown

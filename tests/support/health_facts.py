@@ -11,10 +11,10 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pgtop_tune.health.check import Check, Finding, Limits, Unknown
-from pgtop_tune.health.facts import NOT_MEASURED, Answer, CheckFacts
+from pgtop_tune.health.facts import NOT_MEASURED, Answers, CheckFacts
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.report import Result
+from pgtop_tune.health.report import CheckResult
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
@@ -128,7 +128,7 @@ def spoilt(
     postgres: Mapping[str, Any] | None = None,
     server: Mapping[str, Any] | None = None,
     machine: MachineDetails | Unavailable | None = None,
-    answers: Mapping[str, Answer[Any] | Unavailable] | None = None,
+    answers: Mapping[str, Answers[Any] | Unavailable] | None = None,
     measured: Measured | None = None,
     seconds: tuple[int, int] = (100, 101),
 ) -> CheckFacts:
@@ -167,7 +167,7 @@ def spoilt(
     return CheckFacts(
         tuple(one(second) for second in seconds),
         details() if machine is None else machine,
-        {SCOPED.name: Answer(()), **(answers or {})},
+        {SCOPED.name: Answers(()), **(answers or {})},
         measured=NOT_MEASURED if measured is None else measured,
         described="bench@/run/postgresql:5432/bench",
     )
@@ -184,7 +184,7 @@ def _host(second: int, memory_bytes: int, other: Mapping[str, Any]) -> HostSampl
     return sample
 
 
-def result(check: Check, facts: CheckFacts, **limits: float) -> Result:
+def result(check: Check, facts: CheckFacts, **limits: float) -> CheckResult:
     """What one check says."""
     given: dict[str, Limits] = {check.id: limits}
     return judge((check,), facts, given).results[0]

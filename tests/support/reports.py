@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Severity, Unknown
-from pgtop_tune.health.report import Report, Result
+from pgtop_tune.health.report import CheckResult, Report
 from pgtop_tune.model.setup import MeasuredLimit
 
 HOSTILE = "idx\x1b[31m"
@@ -28,7 +28,7 @@ def sets(name: str, value: str, severity: Severity, says: str, remark: str = "")
     return Finding(severity, says, (Evidence(f"{name} is small", "pg_settings.setting"),), fix)
 
 
-def report(*results: Result) -> Report:
+def report(*results: CheckResult) -> Report:
     return Report(1_790_000_000_000, "bench@/run", "PostgreSQL 18.6", 18, results)
 
 
@@ -36,19 +36,19 @@ def typical() -> Report:
     """A little of everything; worst is not first in the order of the registry."""
     drop = Fix(f'DROP INDEX "{HOSTILE}";', "-- nothing to revert", Language.SQL, 'in database "bench"')
     return report(
-        Result(check_row("MEM-04"), (sets("work_mem", "8MB", Severity.WARNING, "sorts go to disk"),)),
-        Result(
+        CheckResult(check_row("MEM-04"), (sets("work_mem", "8MB", Severity.WARNING, "sorts go to disk"),)),
+        CheckResult(
             check_row("MEM-02"),
             (
                 sets("shared_buffers", "4GB", Severity.HIGH, "shared_buffers is 0.5 % of the memory",
                      "takes effect with a restart"),
             ),
         ),
-        Result(check_row("WAL-01"), (sets("max_wal_size", "4GB", Severity.CRITICAL, "WAL is short"),)),
-        Result(check_row("IDX-01"), (Finding(Severity.INFO, f"{HOSTILE} was never used", (), drop),)),
-        Result(check_row("KEY-01"), (Finding(Severity.INFO, "people have to decide", ()),)),
-        Result(check_row("OS-01"), unknowns=(Unknown("the machine was not seen"),)),
-        Result(check_row("OS-02")),
+        CheckResult(check_row("WAL-01"), (sets("max_wal_size", "4GB", Severity.CRITICAL, "WAL is short"),)),
+        CheckResult(check_row("IDX-01"), (Finding(Severity.INFO, f"{HOSTILE} was never used", (), drop),)),
+        CheckResult(check_row("KEY-01"), (Finding(Severity.INFO, "people have to decide", ()),)),
+        CheckResult(check_row("OS-01"), unknowns=(Unknown("the machine was not seen"),)),
+        CheckResult(check_row("OS-02")),
     )  # fmt: skip
 
 

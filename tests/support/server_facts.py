@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.health.facts import Answer, CheckFacts, Refused
-from pgtop_tune.health.further_rows import CatalogueCondition
-from pgtop_tune.health.questions import QUESTIONS
+from pgtop_tune.health.facts import Answers, CheckFacts, Refused
+from pgtop_tune.health.questions import QUESTIONS, CatalogueCondition
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.io import ArchiverStatus, DatabaseRow, DatabaseSample
 from pgtop_tune.model.postgres import (
@@ -152,8 +151,10 @@ def spoiled(
         "database_limits": limits(),
     }
     given = {"check_objects": (STATEMENTS,), **(answers or {})}
-    answered: dict[str, Answer[Any] | Unavailable] = {
-        question.name: Answer(tuple(("bench", row) for row in given.get(question.name, ())), ("bench",), tuple(refused))
+    answered: dict[str, Answers[Any] | Unavailable] = {
+        question.name: Answers(
+            tuple(("bench", row) for row in given.get(question.name, ())), ("bench",), tuple(refused)
+        )
         for question in QUESTIONS
     }
     sections["server"] = frames.facts(**{"started_ms": RESET_MS, **(server or {})})

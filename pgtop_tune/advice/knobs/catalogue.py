@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pgtop_tune.advice.knobs import autovacuum, observability, planner, resources, wal
+from pgtop_tune.advice.knobs import resources, upkeep, wal
 from pgtop_tune.advice.knobs.knob import Knob
 
 KNOBS: Final[tuple[Knob, ...]] = (
@@ -14,14 +14,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
     *wal.COMMIT,
     *wal.BACKGROUND_WRITER,
     *resources.MEMORY,
-    *planner.KNOBS,
+    *resources.PLANNER,
     *resources.PARALLEL,
-    *autovacuum.KNOBS,
+    *upkeep.AUTOVACUUM,
     *resources.IO,
     *resources.CONNECTIONS,
-    *observability.KNOBS,
+    *upkeep.OBSERVABILITY,
 )
-"""What one tunes. Which of them a server has, and when a change takes effect, is in its pg_settings."""
+"""Parameters worth tuning. pg_settings of a server tells which it has, and when a change takes effect."""
 
 BY_NAME: Final[Mapping[str, Knob]] = MappingProxyType({knob.name: knob for knob in KNOBS})
 GROUPS: Final[tuple[str, ...]] = tuple(dict.fromkeys(knob.group for knob in KNOBS))

@@ -17,11 +17,11 @@ class Knob(Struct, frozen=True):
         name: Parameter of the server.
         group: Heading it stands under.
         why: One sentence: when turning it helps.
-        trades: What is given for it.
-        panes: Where the effect shows: names of panes.
+        trades: Price of the gain.
+        panes: Names of panes that show the effect.
         steps: Values in rising order, as typed; those that a server does not take are left out there.
             Empty: each step doubles or halves.
-        from_zero: Where doubling goes from 0, -1 and other values that mean "off".
+        from_zero: Value after 0, -1 and other values that mean "off", where steps double.
         warning: One sentence that must be read before applying; "" when there is none.
         of_values: The same of single values, where one sentence does not fit all: (value, sentence); others need none.
         special: Values that are not a quantity, and what they mean: ("0", "switched off").
@@ -41,7 +41,7 @@ class Knob(Struct, frozen=True):
     moves_with: tuple[str, ...] = ()
 
     def warning_of(self, value: str | None) -> str:
-        """The sentence that must be read before this value is applied; None is a reset."""
+        """Return the sentence that must be read before this value is applied; None is a reset."""
         return dict(self.of_values).get(value or "", "") if self.of_values else self.warning
 
 
@@ -49,7 +49,7 @@ class Knob(Struct, frozen=True):
 
 
 def next_value(parameter: Parameter, knob: Knob, direction: int) -> str:
-    """The value one step up (direction > 0) or down, as one types it; the present one at the end of the range."""
+    """Return the value one step up (direction > 0) or down, as typed; the present one at the end of the range."""
     if parameter.vartype in {"enum", "bool", "string"}:
         return _next_word(parameter, knob, direction)
     integer = parameter.vartype == "integer"
@@ -69,18 +69,18 @@ def _doubled(now: float, parameter: Parameter, knob: Knob, direction: int, *, in
     if now <= 0:
         start = parse(knob.from_zero, parameter.unit, integer=integer) if knob.from_zero else 1.0
         return start if direction > 0 else now
-    wanted = now * 2 if direction > 0 else now / 2
-    return float(math.floor(wanted)) if integer else wanted
+    doubled = now * 2 if direction > 0 else now / 2
+    return float(math.floor(doubled)) if integer else doubled
 
 
 def _next_word(parameter: Parameter, knob: Knob, direction: int) -> str:
     offered = ("off", "on") if parameter.vartype == "bool" else parameter.enumvals
-    words = [word for word in knob.steps if word in offered] or list(offered)
-    if parameter.vartype == "enum" and "pglz" in words and "on" in words:
-        words.remove("on")
-    if not words:
+    choices = [word for word in knob.steps if word in offered] or list(offered)
+    if parameter.vartype == "enum" and "pglz" in choices and "on" in choices:
+        choices.remove("on")
+    if not choices:
         return parameter.shown
-    if parameter.setting not in words:
-        return words[0] if direction > 0 else words[-1]
-    place = words.index(parameter.setting) + (1 if direction > 0 else -1)
-    return words[min(max(place, 0), len(words) - 1)]
+    if parameter.setting not in choices:
+        return choices[0] if direction > 0 else choices[-1]
+    index = choices.index(parameter.setting) + (1 if direction > 0 else -1)
+    return choices[min(max(index, 0), len(choices) - 1)]

@@ -25,8 +25,8 @@ POOL: Final = "hugepages/nr_hugepages"
 
 KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
-        name="vm.nr_hugepages",
-        group=_HUGE,
+        "vm.nr_hugepages",
+        _HUGE,
         why="Pages of 2 MB for shared_buffers: each backend's page tables shrink 512-fold, and the TLB covers more.",
         trades="Memory that no other program can use, even while no server runs.",
         panes=("host", "latency"),
@@ -36,8 +36,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         "cache has grown, or at boot.",
     ),
     Knob(
-        name=POOL,
-        group=_HUGE,
+        POOL,
+        _HUGE,
         why="Pages of another size, such as 1 GB, for huge_page_size: useful for shared_buffers of many gigabytes.",
         trades="Memory that no other program can use; a server takes a whole page for its last remainder.",
         panes=("host", "latency"),
@@ -46,8 +46,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         warning="Hardly ever available except at boot.",
     ),
     Knob(
-        name="transparent_hugepage/enabled",
-        group=_HUGE,
+        "transparent_hugepage/enabled",
+        _HUGE,
         why="With always, the kernel creates huge pages itself, and stops processes to compact memory for them.",
         trades="Without it, large sorts and hashes have more page tables.",
         panes=("latency", "host"),
@@ -55,8 +55,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("transparent_hugepage/defrag", "vm.min_free_kbytes"),
     ),
     Knob(
-        name="transparent_hugepage/defrag",
-        group=_HUGE,
+        "transparent_hugepage/defrag",
+        _HUGE,
         why="Which processes wait for memory compaction: with always, each process that touches memory first.",
         trades="Fewer transparent huge pages.",
         panes=("latency", "host"),
@@ -64,8 +64,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("transparent_hugepage/enabled",),
     ),
     Knob(
-        name="transparent_hugepage/khugepaged/defrag",
-        group=_HUGE,
+        "transparent_hugepage/khugepaged/defrag",
+        _HUGE,
         why="Whether khugepaged moves pages in the background to create huge ones.",
         trades="Fewer transparent huge pages.",
         panes=("host",),
@@ -73,8 +73,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("transparent_hugepage/enabled",),
     ),
     Knob(
-        name="vm.dirty_background_bytes",
-        group=_DIRTY,
+        "vm.dirty_background_bytes",
+        _DIRTY,
         why="Amount of dirty pages that starts writeback; less leaves less work for a checkpoint's fsync.",
         trades="More writes of pages that change again soon.",
         panes=("host", "latency", "wal"),
@@ -84,8 +84,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("vm.dirty_background_ratio", "vm.dirty_bytes", "checkpoint_flush_after"),
     ),
     Knob(
-        name="vm.dirty_background_ratio",
-        group=_DIRTY,
+        "vm.dirty_background_ratio",
+        _DIRTY,
         why="The same in percent of available memory; on a large machine even 1 % is too much.",
         trades="As vm.dirty_background_bytes.",
         panes=("host", "latency", "wal"),
@@ -94,8 +94,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("vm.dirty_background_bytes",),
     ),
     Knob(
-        name="vm.dirty_bytes",
-        group=_DIRTY,
+        "vm.dirty_bytes",
+        _DIRTY,
         why="Amount of dirty pages at which writers must wait for the disk: the cliff in the latency.",
         trades="Too little makes every writer wait; too much makes the wait long.",
         panes=("host", "latency", "wal"),
@@ -105,8 +105,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("vm.dirty_ratio", "vm.dirty_background_bytes"),
     ),
     Knob(
-        name="vm.dirty_ratio",
-        group=_DIRTY,
+        "vm.dirty_ratio",
+        _DIRTY,
         why="The same in percent of available memory.",
         trades="As vm.dirty_bytes.",
         panes=("host", "latency", "wal"),
@@ -115,8 +115,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("vm.dirty_bytes",),
     ),
     Knob(
-        name="vm.dirty_expire_centisecs",
-        group=_DIRTY,
+        "vm.dirty_expire_centisecs",
+        _DIRTY,
         why="Age at which the kernel writes back a dirty page, in hundredths of a second.",
         trades="More writes of pages that change again soon.",
         panes=("host", "latency"),
@@ -124,8 +124,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("vm.dirty_writeback_centisecs",),
     ),
     Knob(
-        name="vm.dirty_writeback_centisecs",
-        group=_DIRTY,
+        "vm.dirty_writeback_centisecs",
+        _DIRTY,
         why="Time between two writeback rounds of the kernel, in hundredths of a second.",
         trades="Wake-ups.",
         panes=("host",),
@@ -134,8 +134,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("vm.dirty_expire_centisecs",),
     ),
     Knob(
-        name="vm.swappiness",
-        group=_MEMORY,
+        "vm.swappiness",
+        _MEMORY,
         why="How readily the kernel swaps out process memory to cache more files; a database rarely benefits.",
         trades="Less cache for files when memory is short.",
         panes=("host", "latency"),
@@ -143,8 +143,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         special=(("0", "only to avoid running out of memory, close to the OOM killer"),),
     ),
     Knob(
-        name="vm.overcommit_memory",
-        group=_MEMORY,
+        "vm.overcommit_memory",
+        _MEMORY,
         why="With 2 an allocation beyond the limit fails: one query gets an error instead of a killed server.",
         trades="Fails programs that reserve much and use little; vm.overcommit_ratio must fit.",
         panes=("host",),
@@ -155,8 +155,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         "process starts, not even a shell.",
     ),
     Knob(
-        name="vm.overcommit_ratio",
-        group=_MEMORY,
+        "vm.overcommit_ratio",
+        _MEMORY,
         why="CommitLimit with vm.overcommit_memory=2: this share of memory outside huge pages, plus all swap.",
         trades="Too low leaves memory unused; too high brings back the OOM killer.",
         panes=("host",),
@@ -165,8 +165,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("vm.overcommit_memory", "vm.overcommit_kbytes", "vm.nr_hugepages"),
     ),
     Knob(
-        name="vm.overcommit_kbytes",
-        group=_MEMORY,
+        "vm.overcommit_kbytes",
+        _MEMORY,
         why="The same as an amount.",
         trades="As vm.overcommit_ratio.",
         panes=("host",),
@@ -174,16 +174,16 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("vm.overcommit_memory", "vm.overcommit_ratio"),
     ),
     Knob(
-        name="vm.min_free_kbytes",
-        group=_MEMORY,
+        "vm.min_free_kbytes",
+        _MEMORY,
         why="Memory the kernel keeps free for itself; with too little, bursts of network and disk traffic wait.",
         trades="Memory lost to the cache.",
         panes=("host", "latency"),
         warning="Several percent of memory is too much: the kernel runs out of memory at once.",
     ),
     Knob(
-        name="vm.zone_reclaim_mode",
-        group=_MEMORY,
+        "vm.zone_reclaim_mode",
+        _MEMORY,
         why="On, a NUMA node drops its file cache rather than use memory of another node.",
         trades="No benefit for a database: any value except 0 costs cache.",
         panes=("host", "latency"),
@@ -191,24 +191,24 @@ KNOBS: Final[tuple[Knob, ...]] = (
         special=(("0", "use memory of other nodes"),),
     ),
     Knob(
-        name="kernel.numa_balancing",
-        group=_SCHEDULING,
+        "kernel.numa_balancing",
+        _SCHEDULING,
         why="Moves memory to the node that uses it; all nodes use shared_buffers, so pages move for nothing.",
         trades="Memory of single backends may lie on the wrong node.",
         panes=("host", "latency"),
         steps=("0", "1"),
     ),
     Knob(
-        name="kernel.sched_autogroup_enabled",
-        group=_SCHEDULING,
+        "kernel.sched_autogroup_enabled",
+        _SCHEDULING,
         why="Shares CPU between sessions of the system, not processes: all backends together count as one.",
         trades="A shell responds more slowly beside a busy server.",
         panes=("host", "latency"),
         steps=("0", "1"),
     ),
     Knob(
-        name="scheduler",
-        group=_DISKS,
+        "scheduler",
+        _DISKS,
         why="Order of requests to the disk; a disk that orders them itself, or a virtual one, needs none.",
         trades="With none, a stream of writes can keep reads waiting on a slow disk.",
         panes=("host", "latency"),
@@ -216,8 +216,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("nr_requests",),
     ),
     Knob(
-        name="read_ahead_kb",
-        group=_DISKS,
+        "read_ahead_kb",
+        _DISKS,
         why="Read-ahead of the kernel for sequential scans.",
         trades="Unneeded reads with random access.",
         panes=("host", "throughput"),
@@ -225,8 +225,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("effective_io_concurrency", "io_combine_limit"),
     ),
     Knob(
-        name="nr_requests",
-        group=_DISKS,
+        "nr_requests",
+        _DISKS,
         why="Number of queued requests: more allow a better order, but each waits longer.",
         trades="Latency of reads behind many writes.",
         panes=("host", "latency"),
@@ -241,12 +241,12 @@ GROUPS: Final[tuple[str, ...]] = tuple(dict.fromkeys(knob.group for knob in KNOB
 
 
 def knob_of(name: str) -> Knob | None:
-    """The row of a setting as SystemSetting names it; None for one that is not in the catalogue."""
+    """Return the row of a setting as SystemSetting names it; None for one that is not in the catalogue."""
     return BY_NAME.get(row_of(name))
 
 
 def row_of(name: str) -> str:
-    """ "vda/scheduler" → "scheduler", a pool of another size → POOL; others are their own."""
+    """Return "scheduler" for "vda/scheduler", POOL for a pool of another size; other names as they are."""
     if name in BY_NAME:
         return name
     return POOL if name.startswith("hugepages-") else name.rpartition("/")[2]

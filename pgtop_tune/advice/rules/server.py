@@ -20,13 +20,13 @@ from pgtop_tune.model.machine import DiskKind, Workload
 
 
 def shared_buffers(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
-    """A quarter of the memory, at most 40 %."""
+    """Advise a quarter of the memory, at most 40 %."""
     if "shared_buffers" in facts.started_with:
         return Advice(None, OUT_OF_REACH[STARTED_WITH])
     quarter, fits = plan.buffers_bytes, ""
     if facts.data_bytes is not None:
-        words = "fit" if facts.data_bytes <= quarter else "do not fit"
-        fits = f" The data, {about(facts.data_bytes)}, {words} into it."
+        verb = "fit" if facts.data_bytes <= quarter else "do not fit"
+        fits = f" The data, {about(facts.data_bytes)}, {verb} into it."
     return Advice(
         value=memory(quarter),
         because=f"A quarter of {about(plan.use.ram_bytes)} of memory; the rest caches files as well.{fits}",
@@ -36,7 +36,7 @@ def shared_buffers(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
 
 
 def effective_cache_size(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
-    """Three quarters of the memory: shared_buffers and the kernel's cache."""
+    """Advise three quarters of the memory: shared_buffers and the kernel's cache."""
     ram_bytes = plan.use.ram_bytes
     return Advice(
         value=memory(ram_bytes * 0.75),
@@ -59,7 +59,7 @@ def maintenance_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
 
 
 def autovacuum_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
-    """What is set, where it is not too much; else -1."""
+    """Advise the set value, where it is not too much; else -1."""
     if plan.autovacuum_work_mem == "-1":
         return Advice(
             "-1", f"maintenance_work_mem, {memory(plan.maintenance_bytes)}, is meant for the workers as well."
@@ -68,7 +68,7 @@ def autovacuum_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
 
 
 def work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
-    """Half of the ceiling, 4 to 64 MB."""
+    """Advise half of the ceiling, 4 to 64 MB."""
     use = plan.use
     if plan.refused:
         return Advice(
@@ -98,8 +98,10 @@ def max_connections(facts: AdviceFacts, plan: MemoryPlan | None, number: int) ->
     if not facts.cores and (plan is None or number == facts.max_connections):
         return None
     if number == facts.max_connections and facts.cores and number > most_connections(facts.cores):
-        said = f"{facts.sessions} sessions are connected now: put a pooler in front before you allow fewer connections."
-        return Advice(None, said)
+        reason = (
+            f"{facts.sessions} sessions are connected now: put a pooler in front before you allow fewer connections."
+        )
+        return Advice(None, reason)
     if number == facts.max_connections:
         return Advice(str(number), f"The set value does not exceed what {facts.cores} cores and the memory can carry.")
     because = (
@@ -113,14 +115,14 @@ def max_connections(facts: AdviceFacts, plan: MemoryPlan | None, number: int) ->
 
 
 def huge_pages(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
-    """'on' together with the pages; 'try' where they cannot be had or the machine is not ours to set."""
+    """Advise 'on' together with the pages; 'try' without them, or where the machine cannot be changed."""
     buffers = plan.buffers_bytes
     if buffers < SMALL_BUFFERS:
         return Advice("try", f"shared_buffers is only {about(buffers)}: little to save.")
-    each, sessions = memory_rule.page_tables_bytes(buffers, facts.page_bytes), plan.use.max_connections
+    table_bytes, sessions = memory_rule.page_tables_bytes(buffers, facts.page_bytes), plan.use.max_connections
     costs = (
-        f"With {about(facts.page_bytes)} pages a backend that has touched all of shared_buffers has {about(each)} of "
-        f"page tables, {sessions} of them {about(each * sessions)}"
+        f"With {about(facts.page_bytes)} pages a backend that has touched all of shared_buffers has "
+        f"{about(table_bytes)} of page tables, {sessions} of them {about(table_bytes * sessions)}"
     )
     if plan.pages is not None:
         return Advice(
@@ -153,7 +155,7 @@ _DEPTH: Final[Mapping[DiskKind, str]] = {
 
 
 def random_page_cost(facts: AdviceFacts) -> Advice | None:
-    """By what the data lie on."""
+    """Advise a cost by the kind of disk."""
     if facts.disk is None:
         return None
     value, because = _RANDOM[facts.disk]
@@ -161,7 +163,7 @@ def random_page_cost(facts: AdviceFacts) -> Advice | None:
 
 
 def io_depth(facts: AdviceFacts) -> Advice | None:
-    """By what the data lie on."""
+    """Advise a depth by the kind of disk."""
     if facts.disk is None:
         return None
     value = _DEPTH[facts.disk]
@@ -175,14 +177,14 @@ def io_depth(facts: AdviceFacts) -> Advice | None:
 
 
 def jit(facts: AdviceFacts) -> Advice:
-    """Off but for warehouses."""
+    """Advise off but for warehouses."""
     if facts.workload is Workload.OLAP:
         return Advice("on", "Long analytical queries gain from compiled expressions.")
     return Advice("off", "Short queries gain nothing, and a wrong estimate costs them tens of milliseconds.")
 
 
 def default_statistics_target(facts: AdviceFacts) -> Advice:
-    """100, for warehouses 500."""
+    """Advise 100, for warehouses 500."""
     if facts.workload is Workload.OLAP:
         return Advice("500", "Large skewed tables and long queries: better estimates are worth a longer ANALYZE.")
     return Advice(
@@ -203,7 +205,7 @@ def _by_cores(of_cores: Callable[[int], float], because: str) -> Callable[[Advic
 
 
 def max_parallel_workers_per_gather(facts: AdviceFacts) -> Advice | None:
-    """Half of the cores for warehouses, at most 2 else."""
+    """Advise half of the cores for warehouses, at most 2 else."""
     if not facts.cores:
         return None
     half = max(math.ceil(facts.cores / 2), 1)
@@ -230,7 +232,7 @@ def autovacuum_max_workers(facts: AdviceFacts) -> Advice | None:
 
 
 def autovacuum_vacuum_cost_limit(facts: AdviceFacts) -> Advice | None:
-    """So that it dirties some hundred MB/s on flash; a page dirtied costs 20, a nap lasts 2 ms."""
+    """Advise some hundred dirtied MB/s on flash; a page dirtied costs 20, a nap lasts 2 ms."""
     if facts.disk is None:
         return None
     limit = 2000 if facts.disk in _FLASH else 400
@@ -245,7 +247,7 @@ def autovacuum_vacuum_cost_limit(facts: AdviceFacts) -> Advice | None:
 
 
 def max_worker_processes(facts: AdviceFacts) -> Advice | None:
-    """One for each core, at least 8; on a standby at least what is set."""
+    """Advise one for each core, at least 8; on a standby at least the set value."""
     if not facts.cores:
         return None
     least = facts.max_worker_processes if facts.in_recovery else None
@@ -254,7 +256,7 @@ def max_worker_processes(facts: AdviceFacts) -> Advice | None:
 
 
 def track_io_timing(facts: AdviceFacts) -> Advice:
-    """On, unless reading the clock was measured to be slow."""
+    """Advise on, unless reading the clock was measured to be slow."""
     if facts.clock_ns is not None and facts.clock_ns > SLOW_CLOCK_NS:
         return Advice("off", f"Reading the clock takes {facts.clock_ns:.0f} ns, twice for each I/O.")
     return Advice("on", "Without it, waits of queries for the disk stay unknown.")

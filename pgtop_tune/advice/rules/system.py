@@ -36,7 +36,7 @@ _MOST_AHEAD_KB: Final = 16384
 
 
 class Site(Struct, frozen=True):
-    """What rules for the machine go by: its server, itself, and how its memory is divided."""
+    """Facts for rules of the machine: server, machine, and the division of its memory."""
 
     facts: AdviceFacts
     machine: Machine
@@ -44,7 +44,7 @@ class Site(Struct, frozen=True):
 
 
 def kind_of(disk: Disk) -> DiskKind | None:
-    """What a disk is; None for a virtual one, which most often says that it turns, and for one that does not say."""
+    """Return the kind of a disk; None where it does not tell, and for a virtual one, which often claims to rotate."""
     if disk.nvme:
         return DiskKind.NVME
     if disk.virtual or disk.rotational is None:
@@ -53,7 +53,7 @@ def kind_of(disk: Disk) -> DiskKind | None:
 
 
 def advise_setting(name: str, facts: AdviceFacts, plan: MemoryPlan | None) -> Advice | None:
-    """Where to start with a setting ("vm.swappiness", "vda/scheduler"), why, and what others say.
+    """Return advice on a setting ("vm.swappiness", "vda/scheduler"), with the values of known tools.
 
     Returns:
         None where nobody has anything to say; with a value of None where it is better left alone, or others only have
@@ -62,12 +62,14 @@ def advise_setting(name: str, facts: AdviceFacts, plan: MemoryPlan | None) -> Ad
     if facts.machine is None:
         return None
     row, site = row_of(name), Site(facts, facts.machine, plan)
-    said = tuple(Opinion(who, value) for who, of in _OPINIONS.get(row, ()) if (value := of(name, site)) is not None)
+    opinions = tuple(
+        Opinion(tool, value) for tool, of in _OPINIONS.get(row, ()) if (value := of(name, site)) is not None
+    )
     rule = _RULES.get(row)
-    ours = rule(name, site) if rule is not None else None
-    if ours is None:
-        return Advice(None, "There is no rule for these facts.", opinions=said) if said else None
-    return replace(ours, opinions=said)
+    own_advice = rule(name, site) if rule is not None else None
+    if own_advice is None:
+        return Advice(None, "There is no rule for these facts.", opinions=opinions) if opinions else None
+    return replace(own_advice, opinions=opinions)
 
 
 def _nr_hugepages(name: str, site: Site) -> Advice | None:
@@ -76,20 +78,22 @@ def _nr_hugepages(name: str, site: Site) -> Advice | None:
         return None
     if plan.buffers_bytes < SMALL_BUFFERS:
         pool = usual_pool(site.machine)
-        taken = pages_taken(pool)
-        idle = pool.total > 0 and not is_enough(pool.total, taken, pool.page_bytes)
-        said = f"shared_buffers of {about(plan.buffers_bytes)} save little in huge pages; {taken} of them are in use."
-        return Advice(str(taken) if idle else None, said)
+        used_pages = pages_taken(pool)
+        idle = pool.total > 0 and not is_enough(pool.total, used_pages, pool.page_bytes)
+        reason = (
+            f"shared_buffers of {about(plan.buffers_bytes)} save little in huge pages; {used_pages} of them are in use."
+        )
+        return Advice(str(used_pages) if idle else None, reason)
     if plan.pages is None:
         return Advice(None, plan.pages_refused or "The memory of this machine is not known.")
     needed = math.ceil(plan.shared_bytes / plan.page_bytes)
-    others = f", {plan.pages - needed} are spare or for others" if plan.pages > needed else ""
+    spare = f", {plan.pages - needed} are spare or for others" if plan.pages > needed else ""
     tables = about(page_tables_bytes(plan.buffers_bytes, plan.use.page_bytes))
     kept = " The reserved pages are enough." if str(plan.pages) == live else ""
     return Advice(
         value=str(plan.pages),
         because=f"{needed} pages of {about(plan.page_bytes)} hold the shared memory of a server with shared_buffers of "
-        f"{about(plan.buffers_bytes)}{others}; without them each backend may have {tables} of page tables. More pages "
+        f"{about(plan.buffers_bytes)}{spare}; without them each backend may have {tables} of page tables. More pages "
         f"than that are lost to all others.{kept}",
         low=str(plan.pages),
         high=str(math.ceil(plan.pages * 1.05)),
@@ -101,7 +105,7 @@ def _other_pool(name: str, site: Site) -> Advice | None:
     if site.plan is None or not (size.isdecimal() and int(size)):
         return None
     buffers, page_bytes = site.plan.buffers_bytes, int(size) * 1024
-    pool = next((each for each in site.machine.pools if each.page_bytes == page_bytes), None)
+    pool = next((candidate for candidate in site.machine.pools if candidate.page_bytes == page_bytes), None)
     if pool is not None and pages_taken(pool):
         return Advice(None, f"{pages_taken(pool)} of these pages are in use.")
     if buffers < _GIGABYTE_PAGES_FROM:
@@ -157,8 +161,8 @@ def _background_bytes(site: Site) -> int:
     return _BACKGROUND.get(site.facts.disk, 64 * MB)
 
 
-def _instead(other: str) -> Callable[[str, Site], Advice]:
-    return lambda name, site: Advice(None, f"Set {other} instead: the kernel then sets this to 0.")
+def _instead(counterpart: str) -> Callable[[str, Site], Advice]:
+    return lambda name, site: Advice(None, f"Set {counterpart} instead: the kernel then sets this to 0.")
 
 
 def _overcommit_memory(name: str, site: Site) -> Advice | None:
@@ -202,14 +206,14 @@ def _min_free(name: str, site: Site) -> Advice | None:
     if not ram:
         return None
     live = site.machine.live.get(name, "")
-    ours = int(min(max(ram * 0.002, 64 * MB), GB)) // 1024
-    if live.isdecimal() and int(live) >= ours:
+    advised_kb = int(min(max(ram * 0.002, 64 * MB), GB)) // 1024
+    if live.isdecimal() and int(live) >= advised_kb:
         return Advice(live, f"The kernel's choice is enough for {about(ram)} of memory.")
     return Advice(
-        value=str(ours),
+        value=str(advised_kb),
         because=f"Two thousandths of {about(ram)}, for bursts of network and disk.",
-        low=str(ours),
-        high=str(ours * 4),
+        low=str(advised_kb),
+        high=str(advised_kb * 4),
     )
 
 

@@ -29,7 +29,7 @@ _STEADY: Final = 4
 
 
 def needed_max_wal_bytes(facts: AdviceFacts) -> float | None:
-    """So much that the clock starts checkpoints, not the volume; None while the WAL rate is not measured.
+    """Return a size with which the clock starts checkpoints, not the volume; None while the WAL rate is not measured.
 
     A checkpoint starts when max_wal_size ÷ (1 + checkpoint_completion_target) was written since the last one
     (xlog.c, CalculateCheckpointSegments), so rate × checkpoint_timeout × (1 + target), and a fifth more.
@@ -42,7 +42,7 @@ def needed_max_wal_bytes(facts: AdviceFacts) -> float | None:
 
 
 def steady(before: AdviceFacts | None, now: AdviceFacts) -> AdviceFacts:
-    """The facts with the WAL rate that advice on the screen goes by, so that a tick does not change what is advised.
+    """Return the facts with a steady WAL rate, so that a tick does not change the advice on the screen.
 
     Args:
         before: Those that the advice shown goes by; None before the first.
@@ -67,14 +67,14 @@ def steady(before: AdviceFacts | None, now: AdviceFacts) -> AdviceFacts:
 
 def _with_gauges(before: AdviceFacts, now: AdviceFacts) -> AdviceFacts:
     sessions = before.sessions if now.sessions <= before.sessions <= 2 * now.sessions else now.sessions
-    was, committed = (None if each.machine is None else each.machine.committed_bytes for each in (before, now))
+    was, committed = (None if facts.machine is None else facts.machine.committed_bytes for facts in (before, now))
     if now.machine is None or was is None or committed is None or abs(committed - was) > was / 8:
         return replace(now, sessions=sessions)
     return replace(now, sessions=sessions, machine=replace(now.machine, committed_bytes=was))
 
 
 def _stepped(amount: float) -> float:
-    """Rounded up to 1, 1.5, 2, 3, 4, 6, 8 … times a unit: what is advised has few values."""
+    """Return the amount rounded up to 1, 1.5, 2, 3, 4, 6, 8 … times a unit: advice has few values."""
     if amount <= 1.0:
         return 1.0
     power = 2.0 ** math.floor(math.log2(amount))
@@ -82,7 +82,7 @@ def _stepped(amount: float) -> float:
 
 
 def max_wal_bytes(facts: AdviceFacts) -> float:
-    """max_wal_size: what is set where that is enough, else a step up; 4 GB at least, 60 % of the WAL disk at most."""
+    """Return max_wal_size: the set value where it is enough, else a step up; from 4 GB to 60 % of the WAL disk."""
     most = _most(facts)
     needed = needed_max_wal_bytes(_with_targets(facts))
     least = max(needed or 0.0, _START)
@@ -92,7 +92,7 @@ def max_wal_bytes(facts: AdviceFacts) -> float:
 
 
 def max_wal_size(facts: AdviceFacts) -> Advice:
-    """From the WAL rate measured; 4 GB where there is none."""
+    """Advise a size by the measured WAL rate; 4 GB where there is none."""
     most, value = _most(facts), max_wal_bytes(facts)
     high = memory(most) if most else ""
     needed = needed_max_wal_bytes(_with_targets(facts))
@@ -114,7 +114,7 @@ def max_wal_size(facts: AdviceFacts) -> Advice:
 
 
 def _most(facts: AdviceFacts) -> float | None:
-    """What wal_keep_size leaves of 60 % of the WAL disk, at least half of that, in steps that one types."""
+    """Return 60 % of the WAL disk without wal_keep_size, at least half of that, in steps that one types."""
     if not facts.wal_disk_bytes:
         return None
     room = facts.wal_disk_bytes * _MOST_OF_DISK
@@ -132,14 +132,14 @@ def _timeout_s(facts: AdviceFacts) -> float:
 
 
 def min_wal_size(facts: AdviceFacts) -> Advice:
-    """A quarter of what max_wal_size should be."""
+    """Advise a quarter of the advised max_wal_size."""
     most = max_wal_bytes(facts)
     value = min(max(most / 4, 80 * MB, 2 * facts.wal_segment_bytes), most)
     return Advice(memory(value), "A quarter of the advised max_wal_size, kept for reuse after quiet hours.", "80MB")
 
 
 def checkpoint_timeout(facts: AdviceFacts) -> Advice:
-    """15 minutes, or what is set from 10 minutes to an hour."""
+    """Advise 15 minutes, or the set value from 10 minutes to an hour."""
     minutes = _timeout_s(facts) / 60
     return Advice(
         value=f"{minutes:.0f}min" if minutes == int(minutes) else f"{minutes * 60:.0f}s",
@@ -151,7 +151,7 @@ def checkpoint_timeout(facts: AdviceFacts) -> Advice:
 
 
 def checkpoint_completion_target(facts: AdviceFacts) -> Advice:
-    """0.9."""
+    """Advise 0.9."""
     return Advice(
         value="0.9",
         because="Spreads the writes over almost the whole interval; the default since 14.",
@@ -161,19 +161,19 @@ def checkpoint_completion_target(facts: AdviceFacts) -> Advice:
 
 
 def wal_keep_size(facts: AdviceFacts) -> Advice | None:
-    """What is set, where the WAL disk has room for it beside max_wal_size."""
+    """Advise the set value, where the WAL disk has room for it beside max_wal_size."""
     if not facts.wal_disk_bytes:
         return None
-    left = max(facts.wal_disk_bytes * _MOST_OF_DISK - max_wal_bytes(facts), 0.0)
-    if facts.wal_keep_bytes <= left:
-        said = "What is set fits the WAL disk. A slot keeps what its standby needs, and no more."
-        return Advice(as_set(facts.wal_keep_bytes), said, high=memory(left))
-    said = f"max_wal_size leaves that of 60 % of the WAL disk of {about(facts.wal_disk_bytes)}."
-    return Advice(memory(left), said, high=memory(left))
+    left_bytes = max(facts.wal_disk_bytes * _MOST_OF_DISK - max_wal_bytes(facts), 0.0)
+    if facts.wal_keep_bytes <= left_bytes:
+        reason = "What is set fits the WAL disk. A slot keeps what its standby needs, and no more."
+        return Advice(as_set(facts.wal_keep_bytes), reason, high=memory(left_bytes))
+    reason = f"max_wal_size leaves that of 60 % of the WAL disk of {about(facts.wal_disk_bytes)}."
+    return Advice(memory(left_bytes), reason, high=memory(left_bytes))
 
 
 def wal_buffers(facts: AdviceFacts, buffers_bytes: float | None) -> Advice:
-    """The server's own choice, more where that is full too often, or what is set where that is more as well."""
+    """Advise the server's own choice, more where that is full too often, or a larger set value."""
     value, because = "-1", "The server chooses one WAL segment, 16MB, at this size of shared_buffers."
     if buffers_bytes is not None and buffers_bytes < 512 * MB:
         chosen = about(buffers_bytes / 32)
@@ -187,14 +187,14 @@ def wal_buffers(facts: AdviceFacts, buffers_bytes: float | None) -> Advice:
 
 
 def more_wal_buffers_bytes(facts: AdviceFacts, buffers_bytes: float) -> float:
-    """Shared memory that wal_buffers take more than those of the running server."""
+    """Return the shared memory that wal_buffers take more than those of the running server."""
     advised = wal_buffers(facts, buffers_bytes).value
-    wanted = 16.0 * MB if advised in (None, "-1") else parse(advised or "", "MB", integer=True) * MB
-    return max(wanted - facts.running_wal_buffers_bytes, 0.0)
+    advised_bytes = 16.0 * MB if advised in (None, "-1") else parse(advised or "", "MB", integer=True) * MB
+    return max(advised_bytes - facts.running_wal_buffers_bytes, 0.0)
 
 
 def max_slot_wal_keep_size(facts: AdviceFacts) -> Advice | None:
-    """Half of the WAL disk, more where a slot keeps more already; what is set where that is no less."""
+    """Advise half of the WAL disk, more where a slot keeps more already; a larger set value stays."""
     if not facts.wal_disk_bytes:
         return None
     half, needed = facts.wal_disk_bytes / 2, facts.slot_bytes * _ROOM_FOR_SLOTS
@@ -202,8 +202,8 @@ def max_slot_wal_keep_size(facts: AdviceFacts) -> Advice | None:
     if max(parse(memory(half), "MB", integer=True) * MB, needed) <= now <= facts.wal_disk_bytes * _MOST_FOR_SLOTS:
         return Advice(as_set(now), f"What is set leaves room on the WAL disk of {about(facts.wal_disk_bytes)}.")
     if needed > half:
-        said = f"A slot keeps {about(facts.slot_bytes)} already: a limit below would invalidate it."
-        return Advice(memory(_stepped(needed / GB) * GB), f"{said} Half of the WAL disk is {about(half)}.")
+        reason = f"A slot keeps {about(facts.slot_bytes)} already: a limit below would invalidate it."
+        return Advice(memory(_stepped(needed / GB) * GB), f"{reason} Half of the WAL disk is {about(half)}.")
     return Advice(
         memory(half),
         f"Half of the WAL disk of {about(facts.wal_disk_bytes)}: a missing standby must not stop the server.",
@@ -211,7 +211,7 @@ def max_slot_wal_keep_size(facts: AdviceFacts) -> Advice | None:
 
 
 def wal_compression(facts: AdviceFacts) -> Advice:
-    """lz4 where it can be had."""
+    """Advise lz4 where the server may have it."""
     if facts.major >= 15:
         return Advice("lz4", "Cheap for the CPU; useful if full pages are a large share of the WAL (see WAL pane).")
     return Advice("on", "pglz costs CPU; useful if full pages are a large share of the WAL (see WAL pane).")

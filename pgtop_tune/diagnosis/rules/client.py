@@ -13,8 +13,7 @@ from typing import Final
 from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, plural, told
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, plural, short_name
 from pgtop_tune.metrics import host_details, pooler, sections, server
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION
 from pgtop_tune.metrics.client_bound import DEMAND
@@ -41,13 +40,13 @@ _OTHER: Final = "other"
 def _storms(facts: Facts) -> bool:
     if facts.connects < _CONNECTS or not facts.tps:
         return False
-    # Sessions that stay, of a pool that opens them, are none for each transaction.
+    # New sessions of a growing pool are not one for each transaction.
     ended = facts.connects - facts.more_sessions
     return ended >= max(_CONNECTS, _PER_TRANSACTION * facts.tps)
 
 
 def _pool_wait_ms(facts: Facts) -> float:
-    """ms that a transaction waits for a server connection of a pooler; of a load of ours at most its latency.
+    """Return the ms that a transaction waits for a server connection of a pooler; of our load at most its latency.
 
     Of a load of others L begins behind the pooler, and does not hold this wait.
     """
@@ -61,7 +60,7 @@ def _pool_wait_ms(facts: Facts) -> float:
 
 
 def _pooled_ms(facts: Facts) -> float:
-    """ms of a transaction that goes through a pooler, its wait there included; 0 where that is not known.
+    """Return the ms of a transaction that goes through a pooler, its wait there included; 0 where it is not known.
 
     Of a load of others the pooler counts it: the server counts no transactions that touch no table, and its L with them.
     """
@@ -73,17 +72,17 @@ def _pooled_ms(facts: Facts) -> float:
 
 def _queues_at_pool(facts: Facts) -> bool:
     pooled_ms = facts.once(_pooled_ms)
-    # Where that is not known nothing comes through, or nothing is seen behind the pooler.
+    # It is not known where no transaction passes, or the pooler hides the server.
     return facts.once(_pool_wait_ms) >= (_WAIT_OF_L * pooled_ms if pooled_ms else _STUCK_MS) > 0
 
 
 def _holders(facts: Facts, servers: int) -> str:
-    """ ": its 2 connections are held in client think time"; "" where that is not what keeps them."""
-    seen = facts.interval.recent(sections.activity, WINDOW_S)
-    idle = sum(row.state in IDLE_IN_TRANSACTION for sample in seen for row in sample.backends)
-    held = idle >= _HELD * servers * len(seen) > 0
-    what = "1 connection is" if servers == 1 else f"{servers} connections are"
-    return f": its {what} held in client think time" if held else f": its {what} in use"
+    """Return ": its 2 connections are held in client think time", or that they are in use."""
+    samples = facts.interval.recent(sections.activity, WINDOW_S)
+    idle = sum(row.state in IDLE_IN_TRANSACTION for sample in samples for row in sample.backends)
+    is_held = idle >= _HELD * servers * len(samples) > 0
+    subject = "1 connection is" if servers == 1 else f"{servers} connections are"
+    return f": its {subject} held in client think time" if is_held else f": its {subject} in use"
 
 
 def _never_sleeps(facts: Facts) -> bool:
@@ -112,8 +111,8 @@ def _is_far(facts: Facts) -> bool:
     activity = facts.interval.now(sections.activity)
     if activity is None or not _thinks(facts):
         return False
-    ours = [row.client for row in activity.backends if row.application_name == LOAD_APPLICATION and row.client]
-    return bool(ours) and all(client not in _LOCAL for client in ours)
+    clients = [row.client for row in activity.backends if row.application_name == LOAD_APPLICATION and row.client]
+    return bool(clients) and all(client not in _LOCAL for client in clients)
 
 
 _OWNERS: Final[tuple[tuple[str, Callable[[Facts], bool]], ...]] = (
@@ -131,12 +130,12 @@ def _owner(facts: Facts) -> str:
 
 
 def turn_owner(facts: Facts) -> str:
-    """The rule that has the time of the client's turn; "" for none."""
+    """Return the rule that has the time of the client's turn; "" for none."""
     return facts.once(_owner)
 
 
 def _statements(facts: Facts) -> float | None:
-    """Statements per transaction."""
+    """Return the statements per transaction."""
     qps = facts.of(server.QPS)
     return qps / facts.tps if qps and facts.tps else None
 
@@ -144,13 +143,13 @@ def _statements(facts: Facts) -> float | None:
 def _storm(facts: Facts) -> Hit | None:
     if turn_owner(facts) != "conn.storm":
         return None
-    each, impact_ms = facts.tps / facts.connects, facts.b(THINK, _OTHER)
-    every = "each transaction" if each < 1.5 else f"{each:.0f} transactions"
+    per_session, impact_ms = facts.tps / facts.connects, facts.b(THINK, _OTHER)
+    every = "each transaction" if per_session < 1.5 else f"{per_session:.0f} transactions"
     return Hit(
         sentence=f"a new session for {every}: {count(facts.connects)} per second; {facts.share_text(impact_ms)}",
         short=f"a new session for {every}: {count(facts.connects)}/s",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("new sessions", f"{count(facts.connects)}/s"),
             ("transactions", f"{count(facts.tps)}/s"),
             ("outside the server", with_ms(impact_ms)),
@@ -170,14 +169,14 @@ def _pool(facts: Facts) -> Hit | None:
     worst, wait_ms = pools[0], facts.once(_pool_wait_ms)
     waiting, servers = worst.pool.cl_waiting or 0, worst.servers
     pooled_ms = facts.once(_pooled_ms)
-    place = f"the pooler, pool {name(worst.pool.id)}" if len(pools) > 1 else "the pooler"
-    said = f"{plural(waiting, 'client')} {'waits' if waiting == 1 else 'wait'} {_wait_words(wait_ms)} at {place}"
+    where = f"the pooler, pool {short_name(worst.pool.id)}" if len(pools) > 1 else "the pooler"
+    sentence = f"{plural(waiting, 'client')} {'waits' if waiting == 1 else 'wait'} {_wait_words(wait_ms)} at {where}"
     return Hit(
-        sentence=said + (_holders(facts, servers) if servers else ""),
-        short=said,
+        sentence=sentence + (_holders(facts, servers) if servers else ""),
+        short=sentence,
         impact_ms=wait_ms if facts.run and facts.latency_ms else None,
         share=wait_ms / pooled_ms if pooled_ms else 1.0,
-        evidence=told(
+        evidence=evidence(
             ("waiting clients", f"{waiting}"),
             ("wait for a connection", with_ms(wait_ms)),
             ("server connections", f"{servers}" if servers else None),
@@ -200,7 +199,7 @@ def _thread(facts: Facts) -> Hit | None:
         sentence=f"pgbench is the limit: one of its threads works {load.busiest_cpu or 0.0:.0f} % of the time{queued}",
         short=f"pgbench is the limit: a thread works {load.busiest_cpu or 0.0:.0f} %",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("busiest thread", f"{load.busiest_cpu:.0f} % of a CPU" if load.busiest_cpu is not None else None),
             ("with its waits for a CPU", f"{load.busiest_demand:.0f} %" if load.busiest_demand is not None else None),
             ("client's turn", with_ms(impact_ms)),
@@ -213,18 +212,18 @@ def _think(facts: Facts) -> Hit | None:
     if turn_owner(facts) != "client.think":
         return None
     impact_ms, statements = facts.b(THINK), _statements(facts)
-    each = impact_ms / (statements - 1.0) if statements and statements >= 1.5 else None
+    each_ms = impact_ms / (statements - 1.0) if statements and statements >= 1.5 else None
     return Hit(
         sentence=(
             f"in {with_ms(impact_ms)} of {with_ms(facts.latency_ms)} the server waits for the client inside of transactions"
         ),
         short=f"the server waits for the client: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("client's turn", with_ms(impact_ms)),
             ("idle in transaction", f"{facts.in_transaction:.1f} sessions"),
             ("statements per transaction", f"{statements:.1f}" if statements else None),
-            ("per statement", with_ms(each) if each is not None else None),
+            ("per statement", with_ms(each_ms) if each_ms is not None else None),
         ),
         next_step="one statement or a function, pipelining. Refuted if the client's turn stays as it is",
         looks=facts.in_transaction * facts.waits.looks,
@@ -235,16 +234,16 @@ def _rtt(facts: Facts) -> Hit | None:
     if turn_owner(facts) != "net.rtt":
         return None
     impact_ms, statements = facts.b(THINK), _statements(facts)
-    each = impact_ms / (statements - 1.0) if statements and statements >= 1.5 else impact_ms
+    each_ms = impact_ms / (statements - 1.0) if statements and statements >= 1.5 else impact_ms
     per = f"; {statements:.0f} statements per transaction" if statements else ""
     return Hit(
-        sentence=f"each statement costs {with_ms(each)} on its way: {facts.share_text(impact_ms)}{per}",
-        short=f"each statement costs {with_ms(each)} on its way",
+        sentence=f"each statement costs {with_ms(each_ms)} on its way: {facts.share_text(impact_ms)}{per}",
+        short=f"each statement costs {with_ms(each_ms)} on its way",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("client's turn", with_ms(impact_ms)),
             ("statements per transaction", f"{statements:.1f}" if statements else None),
-            ("per statement", with_ms(each)),
+            ("per statement", with_ms(each_ms)),
         ),
         next_step="pgbench near the server, or several statements at once",
         agreed=False,
@@ -253,22 +252,22 @@ def _rtt(facts: Facts) -> Hit | None:
 
 def _net_full(facts: Facts) -> Hit | None:
     busy = facts.by(host_details.NETWORK_BUSY)
-    link = max(busy, key=lambda each: busy[each], default="")
+    link = max(busy, key=lambda interface: busy[interface], default="")
     clients = facts.run.clients if facts.run else max(facts.waits.active, 1.0)
     writing, full = facts.s("client:clientwrite"), busy.get(link, 0.0) >= _LINK
     if not full and writing < _WRITES * clients:
         return None
     impact_ms = facts.b("client:clientwrite") + (facts.b(THINK) * busy[link] / 100.0 if full else 0.0)
-    said = (
-        f"{name(link)} is at {busy[link]:.0f} % of its link"
+    sentence = (
+        f"{short_name(link)} is at {busy[link]:.0f} % of its link"
         if full
         else f"{writing:.1f} sessions send results to slow clients"
     )
     return Hit(
-        sentence=f"{said}: at most {facts.share_text(impact_ms)}",
-        short=said,
+        sentence=f"{sentence}: at most {facts.share_text(impact_ms)}",
+        short=sentence,
         impact_ms=min(impact_ms, facts.latency_ms),
-        evidence=told(
+        evidence=evidence(
             ("link", f"{busy[link]:.0f} %" if link else None),
             ("sessions in ClientWrite", f"{writing:.2f}"),
         ),
@@ -279,40 +278,37 @@ def _net_full(facts: Facts) -> Hit | None:
 
 def _loss(facts: Facts) -> Hit | None:
     drops, errors = facts.by(host_details.NETWORK_DROPS), facts.by(host_details.NETWORK_ERRORS)
-    lost = {each: drops.get(each, 0.0) + errors.get(each, 0.0) for each in {*drops, *errors}}
-    link = max(sorted(lost), key=lambda each: lost[each], default="")
+    lost = {interface: drops.get(interface, 0.0) + errors.get(interface, 0.0) for interface in {*drops, *errors}}
+    link = max(sorted(lost), key=lambda interface: lost[interface], default="")
     client_ms = facts.b("client:*")
     if lost.get(link, 0.0) < _DROPS or client_ms < _QUEUE * facts.latency_ms:
         return None
     return Hit(
-        sentence=f"{name(link)} drops {lost[link]:.0f} packets per second",
-        short=f"{name(link)} drops {lost[link]:.0f} packets per second",
+        sentence=f"{short_name(link)} drops {lost[link]:.0f} packets per second",
         impact_ms=None,
-        evidence=told(("dropped", f"{drops.get(link, 0.0):.1f}/s"), ("errors", f"{errors.get(link, 0.0):.1f}/s")),
+        evidence=evidence(("dropped", f"{drops.get(link, 0.0):.1f}/s"), ("errors", f"{errors.get(link, 0.0):.1f}/s")),
         next_step="the ring size of the interface, its MTU; drops of unwanted protocols count too",
     )
 
 
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="conn.storm",
-        kind=FindingKind.LATENCY,
         page="2",
         needs=(sections.databases, sections.waits),
         find=_storm,
         before=("client.think",),
     ),
-    Rule(id="pool.queue", kind=FindingKind.LATENCY, page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),
-    Rule(
+    FindingRule(id="pool.queue", page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),
+    FindingRule(
         id="client.thread",
-        kind=FindingKind.LATENCY,
         page="7",
         needs=(sections.bench, sections.processes),
         find=_thread,
         sure_of_cpu=True,
     ),
-    Rule(id="client.think", kind=FindingKind.LATENCY, page="3", needs=(sections.bench, sections.waits), find=_think),
-    Rule(id="net.rtt", kind=FindingKind.LATENCY, page="2", needs=(sections.bench, sections.waits), find=_rtt),
-    Rule(id="net.full", kind=FindingKind.LATENCY, page="7", needs=(sections.waits,), find=_net_full),
-    Rule(id="net.loss", kind=FindingKind.NOTE, page="7", needs=(sections.network,), find=_loss),
+    FindingRule(id="client.think", page="3", needs=(sections.bench, sections.waits), find=_think),
+    FindingRule(id="net.rtt", page="2", needs=(sections.bench, sections.waits), find=_rtt),
+    FindingRule(id="net.full", page="7", needs=(sections.waits,), find=_net_full),
+    FindingRule(id="net.loss", kind=FindingKind.NOTE, page="7", needs=(sections.network,), find=_loss),
 )

@@ -8,10 +8,9 @@ from pgtop_tune.base.units import number, with_ms
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms
 from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence
 from pgtop_tune.diagnosis.rules.client import turn_owner
 from pgtop_tune.diagnosis.rules.statements import TIME, statement_clause
-from pgtop_tune.diagnosis.wording import told
 from pgtop_tune.metrics import host, host_details, sections
 
 _QUEUE: Final = 0.10
@@ -40,19 +39,19 @@ def _server(facts: Facts) -> Hit | None:
     used = facts.server_cpus
     if used is None or used < _most_of_use(facts):
         return None
-    whole = number(cpus, 3)
+    cpus_text = number(cpus, 3)
     fills = busy >= FULL or _own_cpus_full(facts)
-    whose = f"the server's own work {'fills' if fills else f'takes {used:.1f} of'} the {whole} CPUs"
+    whose = f"the server's own work {'fills' if fills else f'takes {used:.1f} of'} the {cpus_text} CPUs"
     return Hit(
         sentence=(
             f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one"
             f"{statement_clause(facts, TIME)}"
         ),
-        short=f"the server {'fills' if fills else f'takes {used:.1f} of'} the {whole} CPUs: {facts.percent(impact_ms)}",
+        short=f"the server {'fills' if fills else f'takes {used:.1f} of'} the {cpus_text} CPUs: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
-            ("used by the server", f"{used:.1f} of {whole} CPUs"),
+            ("used by the server", f"{used:.1f} of {cpus_text} CPUs"),
             ("on a CPU", with_ms(working_ms)),
             ("waiting for a CPU", with_ms(waiting_ms)),
         ),
@@ -83,22 +82,22 @@ def _most_of_use(facts: Facts) -> float:
 
 
 def _full(facts: Facts) -> Hit | None:
-    """Several fill them, and none of them so far that it is the one."""
+    """Find CPUs that several programs fill, none of them alone."""
     busy, cpus, used, waiting_ms = facts.busy, facts.machine_cpus, facts.server_cpus, queue_ms(facts)
     if busy is None or cpus is None or used is None or not _are_taken(facts) or waiting_ms < _QUEUE * facts.latency_ms:
         return None
-    load, others = facts.generator, facts.other_cpus
-    if max(used, others or 0.0) >= _most_of_use(facts) or turn_owner(facts) == "cpu.pgbench":
+    load, other_cpus = facts.generator, facts.other_cpus
+    if max(used, other_cpus or 0.0) >= _most_of_use(facts) or turn_owner(facts) == "cpu.pgbench":
         return None
     shares = [f"the server {used:.1f}"]
     shares += [f"pgbench {load.cpu_cores:.1f}"] if load is not None and load.cpu_cores is not None else []
-    shares += [f"other programs {others:.1f}"] if others is not None else []
+    shares += [f"other programs {other_cpus:.1f}"] if other_cpus is not None else []
     are = f"the {cpus} CPUs are {'full' if busy >= FULL else f'{busy:.0f} % busy'}"
     return Hit(
         sentence=f"{are}: {', '.join(shares)}; {facts.share_text(waiting_ms)} waits for one",
         short=f"{are}: {facts.percent(waiting_ms)} waits for one",
         impact_ms=waiting_ms,
-        evidence=told(
+        evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
             ("used by the server", f"{used:.1f} of {cpus} CPUs"),
             ("waiting for a CPU", with_ms(waiting_ms)),
@@ -112,16 +111,16 @@ def _pgbench(facts: Facts) -> Hit | None:
     if load is None or turn_owner(facts) != "cpu.pgbench" or load.most_queued is None:
         return None
     impact_ms = facts.b("client:think") + facts.queue_ms
-    whole = facts.machine_cpus or 0
+    machine_cpus = facts.machine_cpus or 0
     used = f"{load.cpu_cores:.1f}" if load.cpu_cores is not None else "some"
     return Hit(
         sentence=(
-            f"pgbench waits for a CPU {load.most_queued:.0f} % of the time: it shares {whole} CPUs with the server"
+            f"pgbench waits for a CPU {load.most_queued:.0f} % of the time: it shares {machine_cpus} CPUs with the server"
             f" and uses {used} of them"
         ),
         short=f"pgbench waits for a CPU {load.most_queued:.0f} % of the time beside the server",
         impact_ms=min(impact_ms, facts.latency_ms),
-        evidence=told(
+        evidence=evidence(
             ("its busiest thread wants", f"{load.busiest_demand:.0f} % of a CPU" if load.busiest_demand else None),
             ("pgbench uses", f"{used} CPUs"),
             ("client's turn and CPU queue", with_ms(impact_ms)),
@@ -134,19 +133,19 @@ def _others(facts: Facts) -> Hit | None:
     cpus, busy, waiting_ms = facts.machine_cpus, facts.busy, queue_ms(facts)
     if not cpus or not busy or not waiting_ms or waiting_ms < _QUEUE * facts.latency_ms:
         return None
-    others = facts.other_cpus
-    if others is None or others < _OTHERS * cpus:
+    other_cpus = facts.other_cpus
+    if other_cpus is None or other_cpus < _OTHERS * cpus:
         return None
-    share = min(others / (busy / 100.0 * cpus), 1.0)
+    share = min(other_cpus / (busy / 100.0 * cpus), 1.0)
     names = f": {facts.other_names}" if facts.other_names else ""
     return Hit(
         sentence=(
-            f"other programs take {others:.1f} of {cpus} CPUs{names}; up to {with_ms(waiting_ms * share)}"
+            f"other programs take {other_cpus:.1f} of {cpus} CPUs{names}; up to {with_ms(waiting_ms * share)}"
             f" of {with_ms(facts.latency_ms)}"
         ),
-        short=f"other programs take {others:.1f} of {cpus} CPUs",
+        short=f"other programs take {other_cpus:.1f} of {cpus} CPUs",
         impact_ms=waiting_ms * share,
-        evidence=told(("other programs", f"{others:.1f} CPUs"), ("waiting for a CPU", with_ms(waiting_ms))),
+        evidence=evidence(("other programs", f"{other_cpus:.1f} CPUs"), ("waiting for a CPU", with_ms(waiting_ms))),
         next_step="stop them, or lower their priority. Refuted if the CPU queue stays as it is",
     )
 
@@ -160,7 +159,7 @@ def _steal(facts: Facts) -> Hit | None:
         sentence=f"the hypervisor takes {facts.steal:.0f} % of the CPUs: steal, or CPU credits used up",
         short=f"the hypervisor takes {facts.steal:.0f} % of the CPUs",
         impact_ms=impact_ms,
-        evidence=told(("steal", f"{facts.steal:.1f} %"), ("CPUs busy", f"{busy:.0f} %")),
+        evidence=evidence(("steal", f"{facts.steal:.1f} %"), ("CPUs busy", f"{busy:.0f} %")),
         next_step="another size of virtual machine; no parameter helps",
     )
 
@@ -173,17 +172,17 @@ def _quota(facts: Facts) -> Hit | None:
     if used is None or used < _QUOTA_USED * quota:
         return None
     waiting_ms = facts.queue_ms * min(throttled / 100.0, 1.0)
-    whole = number(quota, 3)
+    quota_text = number(quota, 3)
     return Hit(
         sentence=(
-            f"the control group may use {whole} CPUs and stands still in {throttled:.0f} % of its periods:"
+            f"the control group may use {quota_text} CPUs and stands still in {throttled:.0f} % of its periods:"
             f" {facts.share_text(waiting_ms)}"
         ),
-        short=f"the quota of {whole} CPUs is used up in {throttled:.0f} % of its periods",
+        short=f"the quota of {quota_text} CPUs is used up in {throttled:.0f} % of its periods",
         impact_ms=waiting_ms,
-        evidence=told(
+        evidence=evidence(
             ("periods throttled", f"{throttled:.0f} %"),
-            ("used by the server", f"{used:.2f} of {whole} CPUs"),
+            ("used by the server", f"{used:.2f} of {quota_text} CPUs"),
             ("waiting for a CPU", with_ms(facts.queue_ms)),
         ),
         next_step="a larger quota, or fewer sessions. Refuted if as many periods are throttled",
@@ -204,7 +203,7 @@ def _one(facts: Facts) -> Hit | None:
         sentence=f"one core is full, {idle} are idle: one process runs on {full[0]}",
         short=f"one core is full, {idle} are idle",
         impact_ms=impact_ms,
-        evidence=told(("full", ", ".join(full)), ("all CPUs", f"{busy:.0f} % busy")),
+        evidence=evidence(("full", ", ".join(full)), ("all CPUs", f"{busy:.0f} % busy")),
         next_step="more threads (-j) for pgbench, another pooler process, receive-side scaling for the network",
         agreed=False,
     )
@@ -219,7 +218,7 @@ def _freq(facts: Facts) -> Hit | None:
         sentence=f"the CPUs run at {slow:.0f} % of their clock under load",
         short=f"the CPUs run at {slow:.0f} % of their clock",
         impact_ms=(1.0 - slow / 100.0) * facts.cpu_ms,
-        evidence=told(("clock", f"{slow:.0f} % of the highest"), ("CPUs busy", f"{facts.busy:.0f} %")),
+        evidence=evidence(("clock", f"{slow:.0f} % of the highest"), ("CPUs busy", f"{facts.busy:.0f} %")),
         next_step="the governor performance; a power limit otherwise",
     )
 
@@ -235,37 +234,36 @@ def _kernel(facts: Facts) -> Hit | None:
     clock = setup.clock_source if setup else ""
     return Hit(
         sentence=f"{100 * share:.0f} % of the CPU time is the kernel's",
-        short=f"{100 * share:.0f} % of the CPU time is the kernel's",
         impact_ms=system / (busy or 100.0) * facts.cpu_ms,
-        evidence=told(("kernel", f"{system:.0f} %"), ("programs", f"{user:.0f} %"), ("clock source", clock)),
+        evidence=evidence(("kernel", f"{system:.0f} %"), ("programs", f"{user:.0f} %"), ("clock source", clock)),
         next_step="clock source tsc, huge pages, no defragmentation for transparent huge pages",
     )
 
 
 _NEEDS: Final = (sections.cpu, sections.processes, sections.waits)
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="cpu.quota",
-        kind=FindingKind.LATENCY,
         page="7",
         needs=(sections.cgroup, *_NEEDS),
         find=_quota,
         before=("cpu.server", "cpu.others"),
         sure_of_cpu=True,
     ),
-    Rule(id="cpu.server", kind=FindingKind.LATENCY, page="7", needs=_NEEDS, find=_server, sure_of_cpu=True),
-    Rule(id="cpu.full", kind=FindingKind.LATENCY, page="7", needs=_NEEDS, find=_full, sure_of_cpu=True),
-    Rule(
+    FindingRule(id="cpu.server", page="7", needs=_NEEDS, find=_server, sure_of_cpu=True),
+    FindingRule(id="cpu.full", page="7", needs=_NEEDS, find=_full, sure_of_cpu=True),
+    FindingRule(
         id="cpu.pgbench",
-        kind=FindingKind.LATENCY,
         page="7",
         needs=(*_NEEDS, sections.bench),
         find=_pgbench,
         sure_of_cpu=True,
     ),
-    Rule(id="cpu.others", kind=FindingKind.LATENCY, page="7", needs=_NEEDS, find=_others, sure_of_cpu=True),
-    Rule(id="cpu.steal", kind=FindingKind.LATENCY, page="7", needs=(sections.cpu,), find=_steal, sure_of_cpu=True),
-    Rule(id="cpu.one", kind=FindingKind.LATENCY, page="7", needs=(sections.cpu,), find=_one, sure_of_cpu=True),
-    Rule(id="cpu.freq", kind=FindingKind.LATENCY, page="7", needs=(sections.frequency,), find=_freq, sure_of_cpu=True),
-    Rule(id="cpu.kernel", kind=FindingKind.NOTE, page="7", needs=(sections.cpu,), find=_kernel, sure_of_cpu=True),
+    FindingRule(id="cpu.others", page="7", needs=_NEEDS, find=_others, sure_of_cpu=True),
+    FindingRule(id="cpu.steal", page="7", needs=(sections.cpu,), find=_steal, sure_of_cpu=True),
+    FindingRule(id="cpu.one", page="7", needs=(sections.cpu,), find=_one, sure_of_cpu=True),
+    FindingRule(id="cpu.freq", page="7", needs=(sections.frequency,), find=_freq, sure_of_cpu=True),
+    FindingRule(
+        id="cpu.kernel", kind=FindingKind.NOTE, page="7", needs=(sections.cpu,), find=_kernel, sure_of_cpu=True
+    ),
 )

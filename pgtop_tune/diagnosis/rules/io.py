@@ -1,4 +1,4 @@
-"""Reading and writing of tables: disks at their limit, reads, writes by sessions, spills, extension."""
+"""Disks and memory: disks at their limit, reads, writes by sessions, spills, extension; swap, page tables, nodes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from pgtop_tune.base.units import count, size, with_ms
 from pgtop_tune.diagnosis.chains import read_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import LEAST, Hit, Rule
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, short_name, waiting
 from pgtop_tune.diagnosis.rules.statements import statement_clause
-from pgtop_tune.diagnosis.wording import name, told
-from pgtop_tune.metrics import host, io, sections, server
+from pgtop_tune.metrics import host, host_details, io, sections, server
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.metrics.io import io_rates
 from pgtop_tune.model.absence import Unavailable
@@ -32,6 +31,13 @@ _SPILLS_BYTES: Final = 10e6
 _WAITED_FOR: Final = 0.05
 """Less than that of L makes no finding, and limits are looked for in two minutes of frames."""
 TEMP_WAITS: Final = ("io:buffile*",)
+_EXTENDING: Final = ("lock:extend", "io:datafileextend")
+_SWAP_BYTES: Final = 1e6
+_MEMORY_PRESSURE: Final = 5.0
+_HITS: Final = 1.0
+_PAGE_TABLES: Final = 0.02
+_FAR: Final = 0.1
+_WAITS: Final = (sections.waits,)
 
 
 class _Reads:
@@ -55,31 +61,31 @@ class _Reads:
             else 0.0
         )
         disks = facts.interval.now(sections.disks)
-        ours = [disk.name for disk in disks.disks if disk.roles and not disk.stacked] if disks else []
+        server_disks = [disk.name for disk in disks.disks if disk.roles and not disk.stacked] if disks else []
         read_bytes = host.DISK_READ_BYTES(facts.mean)
-        delivered = sum(read_bytes.get(disk, 0.0) for disk in ours)
+        delivered = sum(read_bytes.get(disk, 0.0) for disk in server_disks)
         server = sections.server(facts.interval.newest)
-        whole = (0 if isinstance(server, Unavailable) else server.block_bytes) * self.blocks_per_s
-        self.from_disk = delivered / whole if whole else 0.0
+        read_bytes_per_s = (0 if isinstance(server, Unavailable) else server.block_bytes) * self.blocks_per_s
+        self.from_disk = delivered / read_bytes_per_s if read_bytes_per_s else 0.0
 
 
 def _cap(facts: Facts) -> Hit | None:
-    found = [(disk, cap, _of_roles(facts, disk)) for disk, cap in _at_cap(facts)]
-    if not found:
+    capped = [(disk, cap, _of_roles(facts, disk)) for disk, cap in _at_cap(facts)]
+    if not capped:
         return None
-    disk, cap, impact_ms = max(found, key=lambda each: each[2])
+    disk, cap, impact_ms = max(capped, key=lambda entry: entry[2])
     limit = f"{cap.iops:,.0f} IOPS" if cap.iops is not None else f"{size(cap.bytes_per_s)}/s"
     now = _now(facts, disk, cap)
     role = _role(disk)
     queue = facts.by(host.DISK_QUEUE).get(disk.name)
     waits = [facts.by(metric).get(disk.name) for metric in (host.DISK_READ_AWAIT, host.DISK_WRITE_AWAIT)]
-    await_ms = max((each for each in waits if each is not None), default=None)
+    await_ms = max((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
     learned = ", learned" if cap.learned else ""
     return Hit(
-        sentence=f"bound by the {role}: {name(disk.name)} does {now} of {limit}{learned}; {facts.share_text(impact_ms)}",
+        sentence=f"bound by the {role}: {short_name(disk.name)} does {now} of {limit}{learned}; {facts.share_text(impact_ms)}",
         short=f"bound by the {role}: {now} of {limit}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("limit", f"{limit}, {'seen' if cap.learned else 'given'}"),
             ("now", now),
             ("waits for it", with_ms(impact_ms)),
@@ -103,17 +109,17 @@ def _at_cap(facts: Facts) -> list[tuple[DiskCounters, CapReached]]:
 
 
 def _of_roles(facts: Facts, disk: DiskCounters) -> float:
-    """ms of each transaction that wait for what is on this disk."""
-    found = 0.0
+    """Return the ms of each transaction that wait for data on this disk."""
+    total_ms = 0.0
     if any(role == "data" or role.startswith("tablespace") for role in disk.roles):
-        found += read_ms(facts) + facts.b(
+        total_ms += read_ms(facts) + facts.b(
             "io:datafilewrite", "io:datafileflush", "io:datafileextend", "io:datafilesync"
         )
     if "wal" in disk.roles:
-        found += wal_ms(facts)
+        total_ms += wal_ms(facts)
     if "temp" in disk.roles or "data" in disk.roles:
-        found += facts.b(*TEMP_WAITS)
-    return min(found, facts.latency_ms)
+        total_ms += facts.b(*TEMP_WAITS)
+    return min(total_ms, facts.latency_ms)
 
 
 def _role(disk: DiskCounters) -> str:
@@ -147,7 +153,7 @@ def _read_disk(facts: Facts) -> Hit | None:
         ),
         short=f"reads: {facts.percent(impact_ms)}, a block takes {with_ms(reads.each_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("reads", with_ms(impact_ms)),
             ("blocks read", f"{count(reads.blocks_per_s)}/s"),
             ("a block takes", with_ms(reads.each_ms)),
@@ -177,7 +183,7 @@ def _read_cache(facts: Facts) -> Hit | None:
         ),
         short=f"{count(reads.blocks_per_s)} blocks/s are copied from the system's cache",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("a block takes", with_ms(reads.each_ms)), ("copying", f"{100 * min(copying, 1.0):.0f} % of CPU")
         ),
         next_step="more shared_buffers, after a restart: CPU per transaction falls. Refuted by the same throughput",
@@ -196,7 +202,7 @@ def _write(facts: Facts) -> Hit | None:
         sentence=f"sessions write dirty pages themselves: {facts.share_text(impact_ms)}; {count(written)} pages/s",
         short=f"sessions write dirty pages themselves: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(("writes by sessions", with_ms(impact_ms)), ("pages", f"{count(written)}/s")),
+        evidence=evidence(("writes by sessions", with_ms(impact_ms)), ("pages", f"{count(written)}/s")),
         next_step="bgwriter_delay 20ms, bgwriter_lru_maxpages 1000: their share falls. Refuted if latency stays then",
         advice=ParameterAdvice("bgwriter_lru_maxpages", "raise", "sessions write dirty pages themselves"),
         looks=facts.n("io:datafilewrite", "io:datafileflush"),
@@ -214,7 +220,7 @@ def _dirty(facts: Facts) -> Hit | None:
         sentence=f"the kernel holds back writers: {size(dirty)} dirty; {facts.share_text(impact_ms)}",
         short=f"the kernel holds back writers: {size(dirty)} dirty",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("dirty and under way", size(dirty)), ("available", size(available)), ("writes", with_ms(impact_ms))
         ),
         next_step="vm.dirty_background_bytes of 256 MB: stalls become shorter",
@@ -231,7 +237,7 @@ def _sync_queue(facts: Facts) -> Hit | None:
         sentence=f"the checkpointer's queue of files to sync is full: {facts.share_text(impact_ms)}",
         short="the checkpointer's queue of files to sync is full",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("sessions that wait for it", f"{waiting:.2f}"), ("files synced by sessions", f"{synced or 0.0:.1f}/s")
         ),
         next_step="more shared_buffers: the queue has as many places",
@@ -252,7 +258,7 @@ def _temp(facts: Facts) -> Hit | None:
         ),
         short=f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(("temporary files", f"{size(spilled)}/s"), ("waits for them", with_ms(impact_ms))),
+        evidence=evidence(("temporary files", f"{size(spilled)}/s"), ("waits for them", with_ms(impact_ms))),
         next_step="work_mem for the role that spills. Refuted if throughput stays without temporary files",
         advice=ParameterAdvice("work_mem", "raise", "sorts and hashes spill"),
         looks=facts.n(*TEMP_WAITS),
@@ -261,25 +267,75 @@ def _temp(facts: Facts) -> Hit | None:
 
 
 def _extend(facts: Facts) -> Hit | None:
-    impact_ms = facts.b("lock:extend", "io:datafileextend")
-    if impact_ms <= 0.0:
-        return None
-    waiting = facts.s("lock:extend", "io:datafileextend")
-    return Hit(
-        sentence=f"{waiting:.1f} sessions wait to extend a table: {facts.share_text(impact_ms)}",
-        short=f"sessions wait to extend a table: {facts.percent(impact_ms)}",
-        impact_ms=impact_ms,
-        evidence=told(("waits", with_ms(impact_ms)), ("sessions", f"{waiting:.2f}")),
-        next_step="fewer writers, COPY, partitions; from 16 on tables are extended by several pages at once",
-        looks=facts.n("lock:extend", "io:datafileextend"),
+    sessions = facts.s(*_EXTENDING)
+    return waiting(
+        facts,
+        _EXTENDING,
+        f"{sessions:.1f} sessions wait to extend a table",
+        "fewer writers, COPY, partitions; from 16 on tables are extended by several pages at once",
+        short="sessions wait to extend a table",
+        more=(("sessions", f"{sessions:.2f}"),),
     )
 
 
-_WAITS: Final = (sections.waits,)
+def _swap(facts: Facts) -> Hit | None:
+    swapped, stalled = facts.of(host.SWAP_IN) or 0.0, facts.of(host.PSI_MEMORY_SOME)
+    if swapped < _SWAP_BYTES or (stalled or 0.0) < _MEMORY_PRESSURE:
+        return None
+    return Hit(
+        sentence=f"the machine swaps: {size(swapped)}/s come back, tasks wait for memory {stalled:.0f} % of the time",
+        short=f"the machine swaps: {size(swapped)}/s come back",
+        impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
+        evidence=evidence(("back from swap", f"{size(swapped)}/s"), ("waiting for memory", f"{stalled:.0f} %")),
+        next_step="less shared_buffers or work_mem, fewer sessions; vm.swappiness 1",
+        advice=ParameterAdvice("shared_buffers", "lower", "the machine swaps"),
+    )
+
+
+def _group(facts: Facts) -> Hit | None:
+    hits, stalled = facts.of(host_details.GROUP_MEMORY_HITS) or 0.0, facts.of(host_details.GROUP_MEMORY_SOME)
+    if hits < _HITS or (stalled or 0.0) < _MEMORY_PRESSURE:
+        return None
+    return Hit(
+        sentence=f"the control group is at its memory limit: tasks wait for memory {stalled:.0f} % of the time",
+        short=f"the control group is at its memory limit: {stalled:.0f} %",
+        impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
+        evidence=evidence(("limit hit", f"{hits:.0f}/s"), ("waiting for memory", f"{stalled:.0f} %")),
+        next_step="a larger limit, or less shared_buffers and work_mem. Refuted if the waits for memory stay",
+    )
+
+
+def _pages(facts: Facts) -> Hit | None:
+    tables, total = host.PAGE_TABLES(facts.interval), host.MEMORY_TOTAL(facts.interval)
+    if not tables or not total or tables < _PAGE_TABLES * total or sum(host.HUGE_USED(facts.interval).values()) > 0:
+        return None
+    return Hit(
+        sentence=f"{size(tables)} of page tables: each session maps shared_buffers in pages of 4 kB",
+        short=f"{size(tables)} of page tables: no huge pages",
+        share=tables / total,
+        evidence=evidence(("page tables", size(tables)), ("of memory", f"{100 * tables / total:.1f} %")),
+        next_step="huge_pages=try with vm.nr_hugepages, after a restart. Its time cannot be measured from here",
+        advice=ParameterAdvice("huge_pages", "set", "page tables take memory"),
+    )
+
+
+def _numa(facts: Facts) -> Hit | None:
+    hits, misses = host_details.NODE_HIT(facts.interval), host_details.NODE_MISS(facts.interval)
+    far = {node: missed / (missed + hits.get(node, 0.0)) for node, missed in misses.items() if missed > 0}
+    node = max(sorted(far), key=lambda node_id: far[node_id], default=None)
+    if node is None or len(hits) < 2 or far[node] < _FAR:
+        return None
+    return Hit(
+        sentence=f"{misses[node]:.0f} pages/s of node {node} were meant for another: its memory is full",
+        short=f"{misses[node]:.0f} pages/s come from another memory node",
+        evidence=evidence(("from afar", f"{100 * far[node]:.0f} %")),
+        next_step="interleave the server's memory (numactl --interleave=all); a copy of files looks the same for a while",
+    )
+
+
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="io.cap",
-        kind=FindingKind.LATENCY,
         page="7",
         needs=(sections.disks, sections.waits),
         find=_cap,
@@ -293,26 +349,28 @@ RULES: Final = (
             "io.extend",
         ),
     ),
-    Rule(id="io.read.disk", kind=FindingKind.LATENCY, page="6", needs=_WAITS, find=_read_disk, before=("lw.mapping",)),
-    Rule(
+    FindingRule(id="io.read.disk", page="6", needs=_WAITS, find=_read_disk, before=("lw.mapping",)),
+    FindingRule(
         id="io.read.cache", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.processes), find=_read_cache
     ),
-    Rule(
+    FindingRule(
         id="io.dirty",
-        kind=FindingKind.LATENCY,
         page="7",
         needs=(sections.memory, sections.waits),
         find=_dirty,
         before=("io.write",),
     ),
-    Rule(id="io.write", kind=FindingKind.LATENCY, page="6", needs=_WAITS, find=_write),
-    Rule(
+    FindingRule(id="io.write", page="6", needs=_WAITS, find=_write),
+    FindingRule(
         id="io.syncqueue",
-        kind=FindingKind.LATENCY,
         page="6",
         needs=(sections.checkpoints, sections.waits),
         find=_sync_queue,
     ),
-    Rule(id="io.temp", kind=FindingKind.LATENCY, page="8", needs=(sections.database, sections.waits), find=_temp),
-    Rule(id="io.extend", kind=FindingKind.LATENCY, page="6", needs=_WAITS, find=_extend),
+    FindingRule(id="io.temp", page="8", needs=(sections.database, sections.waits), find=_temp),
+    FindingRule(id="io.extend", page="6", needs=_WAITS, find=_extend),
+    FindingRule(id="mem.swap", page="7", needs=(sections.memory, sections.pressure), find=_swap),
+    FindingRule(id="mem.group", page="7", needs=(sections.cgroup,), find=_group),
+    FindingRule(id="mem.pages", kind=FindingKind.NOTE, page="7", needs=(sections.memory,), find=_pages),
+    FindingRule(id="mem.numa", kind=FindingKind.NOTE, page="7", needs=(sections.numa,), find=_numa),
 )

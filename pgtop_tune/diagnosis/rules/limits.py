@@ -9,8 +9,7 @@ from typing import Final
 from pgtop_tune.base.units import count, duration, size
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
 from pgtop_tune.metrics import host, host_details, io, sections
 from pgtop_tune.metrics.connections import groups, limits
 from pgtop_tune.metrics.replication import SlotState, slot_states
@@ -35,28 +34,27 @@ def _disk(facts: Facts) -> Hit | None:
     if sample is None:
         return None
     used, minutes = host_details.SPACE_USED(facts.interval), host_details.MINUTES_LEFT(facts.interval)
-    found = [
+    filling = [
         (left_s, row)
         for row in sample.file_systems
         if row.roles and (left_s := _left_s(facts, row, used.get(row.mount, 0.0), minutes.get(row.mount))) is not None
     ]
-    if not found:
+    if not filling:
         return None
-    left_s, row = min(found, key=lambda each: (each[0], each[1].mount))
+    left_s, row = min(filling, key=lambda entry: (entry[0], entry[1].mount))
     percent = used.get(row.mount, 0.0)
-    roles, available = ", ".join(name(role) for role in row.roles), size(row.available_bytes)
-    said = f"{name(row.mount)} ({roles})"
+    roles, available = ", ".join(short_name(role) for role in row.roles), size(row.available_bytes)
+    subject = f"{short_name(row.mount)} ({roles})"
     when = (
         f"is full in {duration(left_s)}: {available} left"
         if left_s < inf
         else f"is {percent:.0f} % full: {available} left"
     )
     return Hit(
-        sentence=f"{said} {when}",
-        short=f"{said} {when}",
+        sentence=f"{subject} {when}",
         share=percent / 100.0,
         left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s,
-        evidence=told(
+        evidence=evidence(
             ("used", f"{percent:.0f} %"), ("left", available), ("full in", duration(left_s) if left_s < inf else None)
         ),
         next_step="find who keeps the space: a slot (9), the archiver (6), temporary files (8), other programs (7)",
@@ -64,13 +62,16 @@ def _disk(facts: Facts) -> Hit | None:
 
 
 def _left_s(facts: Facts, row: FileSystem, used: float, minutes: float | None) -> float | None:
-    """Time until this file system is full; inf where it does not grow and is nearly full; None where it is well."""
+    """Return the time until a file system is full; inf where it is nearly full and does not grow; None where it has room."""
     left_s = None if minutes is None else 60.0 * minutes
     if "wal" in row.roles:
         by_wal_s = io.WAL_DISK_UNTIL_FULL(facts.interval)
-        grows, whole = io.WAL_DIRECTORY_GROWTH(facts.interval), host_details.SPACE_GROWTH(facts.interval).get(row.mount)
+        grows, growth = (
+            io.WAL_DIRECTORY_GROWTH(facts.interval),
+            host_details.SPACE_GROWTH(facts.interval).get(row.mount),
+        )
         # WAL grows to max_wal_size after a start, and stops there.
-        if by_wal_s is None and grows and whole and grows >= _WAL_GROWS * whole:
+        if by_wal_s is None and grows and growth and grows >= _WAL_GROWS * growth:
             left_s = None
         left_s = by_wal_s if left_s is None else min(left_s, by_wal_s or inf)
     if left_s is not None and left_s < _DISK_S:
@@ -82,25 +83,25 @@ def _connections(facts: Facts) -> Hit | None:
     near = [row for row in limits(facts.interval) if row.limit and (row.percent or 0.0) >= _CONNECTIONS]
     if not near:
         return None
-    row = max(near, key=lambda each: (each.percent or 0.0, each.scope == "server"))
+    row = max(near, key=lambda limit: (limit.percent or 0.0, limit.scope == "server"))
     largest = groups(facts.interval)[:1]
-    of = "" if row.scope == "server" else f" of {row.scope} {name(row.name)}"
-    said = f"{row.used} of {row.limit} connections{of} are taken"
+    of = "" if row.scope == "server" else f" of {row.scope} {short_name(row.name)}"
+    sentence = f"{row.used} of {row.limit} connections{of} are taken"
     idle = (
-        f"; {largest[0].idle} of them idle from {name(largest[0].application_name) or 'one client'}"
+        f"; {largest[0].idle} of them idle from {short_name(largest[0].application_name) or 'one client'}"
         if largest and largest[0].idle
         else ""
     )
     return Hit(
-        sentence=said + idle,
-        short=said,
+        sentence=sentence + idle,
+        short=sentence,
         share=min((row.percent or 0.0) / 100.0, 1.0),
-        evidence=told(
+        evidence=evidence(
             ("taken", f"{row.used} of {row.limit}"),
-            ("limit", name(row.name)),
+            ("limit", short_name(row.name)),
             (
                 "most from",
-                f"{name(largest[0].usename)} {name(largest[0].application_name)}: {largest[0].sessions}"
+                f"{short_name(largest[0].usename)} {short_name(largest[0].application_name)}: {largest[0].sessions}"
                 if largest
                 else None,
             ),
@@ -110,9 +111,11 @@ def _connections(facts: Facts) -> Hit | None:
 
 
 def _kill(facts: Facts) -> Hit | None:
-    """The kernel has ended processes of the server's control group: first for a minute, whatever goes on since."""
-    seen = facts.interval.recent(sections.cgroup, _OOM_S, least=2)
-    ended = [(newer, older) for newer, older in pairwise(seen) if (newer.oom_kills or 0) > (older.oom_kills or 0)]
+    """Find processes of the server's control group that the kernel has ended: the first finding for a minute."""
+    groups_seen = facts.interval.recent(sections.cgroup, _OOM_S, least=2)
+    ended = [
+        (newer, older) for newer, older in pairwise(groups_seen) if (newer.oom_kills or 0) > (older.oom_kills or 0)
+    ]
     if not ended:
         return None
     kills = (ended[0][0].oom_kills or 0) - (ended[-1][1].oom_kills or 0)
@@ -126,18 +129,18 @@ def _kill(facts: Facts) -> Hit | None:
         recovery = "; the server has not answered since"
     else:
         recovery = f"; recovery took {duration(away[-1] - killed_s)}" if away else ""
-    most = seen[0].memory_max_bytes
+    most = groups_seen[0].memory_max_bytes
     limit = f"; the cgroup's limit is {size(most)}" if most else ""
-    said = f"the OOM killer ended {'a backend' if kills == 1 else f'{kills} processes'} "
-    said += f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
+    sentence = f"the OOM killer ended {'a backend' if kills == 1 else f'{kills} processes'} "
+    sentence += f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
     return Hit(
-        sentence=f"{said}{recovery}{limit}",
-        short=said,
+        sentence=f"{sentence}{recovery}{limit}",
+        short=sentence,
         share=1.0,
-        evidence=told(
+        evidence=evidence(
             ("killed", str(kills)),
             ("limit", size(most) if most else None),
-            ("in use", size(seen[0].memory_bytes) if seen[0].memory_bytes else None),
+            ("in use", size(groups_seen[0].memory_bytes) if groups_seen[0].memory_bytes else None),
         ),
         next_step="less work_mem, fewer sessions, or a larger limit of the control group. Refuted if it kills again",
         advice=ParameterAdvice("work_mem", "lower", "the kernel has killed a process for lack of memory"),
@@ -150,32 +153,33 @@ def _memory(facts: Facts) -> Hit | None:
     stalled = facts.of(host.PSI_MEMORY_FULL)
     if not total or available is None or available >= _AVAILABLE * total or (stalled or 0.0) <= 1.0:
         return None
-    said = f"memory is nearly used up: {size(available)} left, and tasks wait for memory {stalled:.0f} % of the time"
+    sentence = (
+        f"memory is nearly used up: {size(available)} left, and tasks wait for memory {stalled:.0f} % of the time"
+    )
     return Hit(
-        sentence=said,
-        short=said,
+        sentence=sentence,
         share=1.0 - available / total,
-        evidence=told(("available", size(available)), ("waiting for memory", f"{stalled:.0f} %")),
+        evidence=evidence(("available", size(available)), ("waiting for memory", f"{stalled:.0f} %")),
         next_step="less work_mem or fewer sessions. Refuted if available memory stays the same",
         advice=ParameterAdvice("work_mem", "lower", "memory is nearly used up"),
     )
 
 
 def _xid(facts: Facts) -> Hit | None:
-    ages = [each for each in database_ages(facts.interval) if (each.freeze_percent or 0.0) >= _XID]
+    ages = [database for database in database_ages(facts.interval) if (database.freeze_percent or 0.0) >= _XID]
     if not ages:
         return None
-    oldest = max(ages, key=lambda each: each.stop_percent or 0.0)
+    oldest = max(ages, key=lambda database: database.stop_percent or 0.0)
     age = max(oldest.xid_age or 0, oldest.multixact_age or 0)
-    left = max(STOPS_AT - age, 0)
+    n_left = max(STOPS_AT - age, 0)
     kind = "transactions" if (oldest.xid_age or 0) >= (oldest.multixact_age or 0) else "multixacts"
     return Hit(
-        sentence=f"wraparound in {count(left)} {kind}: database {name(oldest.database.name)} is {count(age)} old",
-        short=f"wraparound in {count(left)} {kind}",
+        sentence=f"wraparound in {count(n_left)} {kind}: database {short_name(oldest.database.name)} is {count(age)} old",
+        short=f"wraparound in {count(n_left)} {kind}",
         share=age / STOPS_AT,
         left_s=None if age >= 0.9 * STOPS_AT else inf,
-        evidence=told(
-            ("oldest database", name(oldest.database.name)), ("age", count(age)), ("stops at", count(STOPS_AT))
+        evidence=evidence(
+            ("oldest database", short_name(oldest.database.name)), ("age", count(age)), ("stops at", count(STOPS_AT))
         ),
         next_step="end whatever holds back vacuum (9), then VACUUM (FREEZE) the oldest tables (8)",
     )
@@ -183,20 +187,20 @@ def _xid(facts: Facts) -> Hit | None:
 
 def _slot(facts: Facts) -> Hit | None:
     most = facts.number("max_wal_size")
-    found = [state for state in slot_states(facts.interval) if _endangers(state, most)]
-    if not found:
+    endangering = [state for state in slot_states(facts.interval) if _endangers(state, most)]
+    if not endangering:
         return None
-    state = max(found, key=lambda each: each.retained_bytes or 0)
+    state = max(endangering, key=lambda candidate: candidate.retained_bytes or 0)
     kept, left_s = size(state.retained_bytes), state.lost_in_s
     away = "its consumer is away" if state.slot.active_pid is None else "its consumer is behind"
     free = io.wal_disk_free_bytes(facts.interval)
-    whole = (free or 0.0) + (state.retained_bytes or 0)
+    room = (free or 0.0) + (state.retained_bytes or 0)
     return Hit(
-        sentence=f"slot {name(state.slot.slot_name)} keeps {kept} of WAL: {away}",
-        short=f"slot {name(state.slot.slot_name)} keeps {kept} of WAL",
-        share=(state.retained_bytes or 0) / whole if free is not None and whole else None,
+        sentence=f"slot {short_name(state.slot.slot_name)} keeps {kept} of WAL: {away}",
+        short=f"slot {short_name(state.slot.slot_name)} keeps {kept} of WAL",
+        share=(state.retained_bytes or 0) / room if free is not None and room else None,
         left_s=left_s if left_s is not None else io.WAL_DISK_UNTIL_FULL(facts.interval) or inf,
-        evidence=told(
+        evidence=evidence(
             ("keeps", kept),
             ("inactive for", duration(state.inactive_s) if state.inactive_s is not None else None),
             ("lost in", duration(left_s) if left_s is not None else None),
@@ -212,15 +216,15 @@ def _endangers(state: SlotState, max_wal_size_mb: float | None) -> bool:
 
 
 RULES: Final = (
-    Rule(id="full.disk", kind=FindingKind.LIMIT, page="7", needs=(sections.file_systems,), find=_disk),
-    Rule(
+    FindingRule(id="full.disk", kind=FindingKind.LIMIT, page="7", needs=(sections.file_systems,), find=_disk),
+    FindingRule(
         id="full.connections",
         kind=FindingKind.LIMIT,
         page="2",
         needs=(sections.activity, sections.parameters),
         find=_connections,
     ),
-    Rule(
+    FindingRule(
         id="out.memory",
         kind=FindingKind.OUTAGE,
         page="7",
@@ -228,7 +232,7 @@ RULES: Final = (
         find=_kill,
         before=("out.load", "out.server", "out.stall"),
     ),
-    Rule(id="full.memory", kind=FindingKind.LIMIT, page="7", needs=(sections.memory,), find=_memory),
-    Rule(id="full.xid", kind=FindingKind.LIMIT, page="8", needs=(sections.database_limits,), find=_xid),
-    Rule(id="full.slot", kind=FindingKind.LIMIT, page="9", needs=(sections.slots,), find=_slot),
+    FindingRule(id="full.memory", kind=FindingKind.LIMIT, page="7", needs=(sections.memory,), find=_memory),
+    FindingRule(id="full.xid", kind=FindingKind.LIMIT, page="8", needs=(sections.database_limits,), find=_xid),
+    FindingRule(id="full.slot", kind=FindingKind.LIMIT, page="9", needs=(sections.slots,), find=_slot),
 )

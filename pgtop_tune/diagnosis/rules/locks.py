@@ -6,12 +6,19 @@ from collections import Counter
 from typing import Final
 
 from pgtop_tune.base.units import duration, with_ms
-from pgtop_tune.diagnosis.blockers import JAM_IDLE_S, JAM_LOOKS, RootLook
 from pgtop_tune.diagnosis.chains import handed_to_wal_ms, roots_flushing, row_ms
-from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_step, root_words, told
+from pgtop_tune.diagnosis.facts import JAM_IDLE_S, JAM_LOOKS, Facts, RootLook
+from pgtop_tune.diagnosis.finding import ParameterAdvice
+from pgtop_tune.diagnosis.rule import (
+    FindingRule,
+    Hit,
+    evidence,
+    plural,
+    root_advice,
+    root_next_step,
+    root_words,
+    short_name,
+)
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.waits import LockWait
 
@@ -34,8 +41,8 @@ def queue_words(facts: Facts, root: RootLook) -> str:
     waiter = next((row for row in activity.backends if row.pid == ddl.pid), None)
     if waiter is None or behind < 1:
         return ""
-    words = name(" ".join((waiter.query or "").split()[:2]).upper()) or "a session"
-    return f"{words} ({ddl.pid}) waits for {root_words(root)} and holds up {behind}"
+    command = short_name(" ".join((waiter.query or "").split()[:2]).upper()) or "a session"
+    return f"{command} ({ddl.pid}) waits for {root_words(root)} and holds up {behind}"
 
 
 def _jam(facts: Facts) -> Hit | None:
@@ -46,23 +53,23 @@ def _jam(facts: Facts) -> Hit | None:
         return None
     looks = facts.roots[-10:]
     same = [look for look in looks if look.blocked and look.transaction == root.transaction]
-    # A session that others have waited for that long is a jam in a single look: a slow server is looked at seldom.
+    # A long wait is a jam in a single look, too: a slow server is sampled rarely.
     if len(same) < JAM_LOOKS and min(root.idle_s, root.waited_s) < JAM_LOOKS:
         return None
     impact_ms = facts.b("lock:*")
-    said = queue_words(facts, root) or (
+    sentence = queue_words(facts, root) or (
         f"{plural(root.blocked, 'session')} wait {duration(root.waited_s)} for {root_words(root)}"
     )
     return Hit(
-        sentence=said,
+        sentence=sentence,
         short=queue_words(facts, root) or f"{root.blocked} wait {duration(root.waited_s)} for {root_words(root)}",
         impact_ms=impact_ms or None,
         share=None if facts.budget else 1.0,
-        evidence=told(
+        evidence=evidence(
             ("waiting sessions", str(root.blocked)),
             ("longest wait", duration(root.waited_s)),
             ("same transaction at the end", f"{len(same)} of {len(looks)} looks"),
-            ("it runs", name(root.backend.query or "") if root.backend else None),
+            ("it runs", short_name(root.backend.query or "") if root.backend else None),
         ),
         next_step=root_next_step(root),
         advice=root_advice(root),
@@ -72,21 +79,21 @@ def _jam(facts: Facts) -> Hit | None:
 
 def _dead(facts: Facts) -> Hit | None:
     looks = facts.interval.recent(sections.database, _DEAD_S, least=2)
-    found = looks[0].deadlocks - looks[-1].deadlocks if len(looks) > 1 else 0
+    deadlocks = looks[0].deadlocks - looks[-1].deadlocks if len(looks) > 1 else 0
     circles = sum(look.circle for look in facts.roots if look.blocked)
-    if found <= 0 and not circles:
+    if deadlocks <= 0 and not circles:
         return None
     minutes = (looks[0].at_s - looks[-1].at_s) / 60.0 if len(looks) > 1 else 0.0
-    rate = found / minutes if minutes else 0.0
+    rate = deadlocks / minutes if minutes else 0.0
     impact_ms = facts.b("lock:*")
     timeout = facts.shown("deadlock_timeout")
-    said = f"{plural(rate, 'deadlock')} per minute" if found > 0 else "sessions wait for each other"
+    subject = f"{plural(rate, 'deadlock')} per minute" if deadlocks > 0 else "sessions wait for each other"
     return Hit(
-        sentence=f"{said}: each stands for deadlock_timeout{f' ({timeout})' if timeout else ''} and others behind it",
-        short=f"{said}: {facts.percent(impact_ms)}" if impact_ms else said,
+        sentence=f"{subject}: each stands for deadlock_timeout{f' ({timeout})' if timeout else ''} and others behind it",
+        short=f"{subject}: {facts.percent(impact_ms)}" if impact_ms else subject,
         impact_ms=impact_ms,
-        evidence=told(
-            ("deadlocks", f"{found} in {minutes * 60:.0f} s" if found > 0 else None),
+        evidence=evidence(
+            ("deadlocks", f"{deadlocks} in {minutes * 60:.0f} s" if deadlocks > 0 else None),
             ("circles seen", f"{circles} of {len(facts.roots)} looks"),
             ("waits for locks", with_ms(impact_ms)),
         ),
@@ -101,14 +108,14 @@ def _table(facts: Facts) -> Hit | None:
         return None
     impact_ms = facts.b("lock:relation")
     ddl = facts.once(_strongest)
-    table = f" for table {name(ddl.relation)}" if ddl is not None and ddl.relation else ""
-    said = queue_words(facts, root) or f"{plural(waiting, 'session')} queue{table} for {root_words(root)}"
+    table = f" for table {short_name(ddl.relation)}" if ddl is not None and ddl.relation else ""
+    sentence = queue_words(facts, root) or f"{plural(waiting, 'session')} queue{table} for {root_words(root)}"
     return Hit(
-        sentence=said,
+        sentence=sentence,
         short=queue_words(facts, root) or f"{waiting:.0f} queue{table}, at their end {root_words(root)}",
         impact_ms=impact_ms or None,
         share=None if facts.budget else 1.0,
-        evidence=told(
+        evidence=evidence(
             ("waiting for a table", f"{waiting:.1f} sessions"),
             ("wants the strongest lock", f"{ddl.pid}: {ddl.mode}" if ddl else None),
             ("at the end", root_words(root)),
@@ -121,7 +128,7 @@ def _table(facts: Facts) -> Hit | None:
 
 
 def _strongest(facts: Facts) -> LockWait | None:
-    """Who waits for a relation with the strongest lock: the others queue behind it."""
+    """Return the wait for a relation with the strongest lock: the others queue behind it."""
     sample = facts.interval.now(sections.locks)
     waits = [wait for wait in sample.waits if wait.locktype == "relation" and wait.mode in _STRONG] if sample else []
     return min(waits, key=lambda wait: (_STRONG.index(wait.mode), wait.wait_start_ms or 0), default=None)
@@ -129,25 +136,25 @@ def _strongest(facts: Facts) -> LockWait | None:
 
 def _row(facts: Facts) -> Hit | None:
     impact_ms = row_ms(facts) - handed_to_wal_ms(facts)
-    seen = [look for look in facts.roots if look.blocked and look.pid]
-    ours = sum(look.of_load and look.idle_s <= JAM_IDLE_S for look in seen)
-    if impact_ms <= 0.0 or (facts.run is not None and seen and ours * 2 < len(seen)):
+    looks = [look for look in facts.roots if look.blocked and look.pid]
+    n_of_load = sum(look.of_load and look.idle_s <= JAM_IDLE_S for look in looks)
+    if impact_ms <= 0.0 or (facts.run is not None and looks and n_of_load * 2 < len(looks)):
         return None
     sample = facts.interval.now(sections.locks)
     tables = Counter(wait.relation for wait in sample.waits if wait.relation) if sample else Counter()
-    table = f" of {name(tables.most_common(1)[0][0])}" if tables else ""
-    does = _does(seen, facts)
+    table = f" of {short_name(tables.most_common(1)[0][0])}" if tables else ""
+    does = _does(looks, facts)
     return Hit(
         sentence=f"sessions queue for the same rows{table}: {facts.share_text(impact_ms)}{does}",
         short=f"sessions queue for the same rows{table}: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("queue for rows", with_ms(row_ms(facts))),
             (
                 "of it while the holder flushes WAL",
                 with_ms(handed_to_wal_ms(facts)) if handed_to_wal_ms(facts) else None,
             ),
-            ("looks with a queue", f"{len(seen)} of {len(facts.roots)}"),
+            ("looks with a queue", f"{len(looks)} of {len(facts.roots)}"),
         ),
         next_step=(
             "shorter transactions, the hot statement last in them; fewer clients leave throughput as it is."
@@ -157,44 +164,41 @@ def _row(facts: Facts) -> Hit | None:
     )
 
 
-def _does(seen: list[RootLook], facts: Facts) -> str:
-    """What the holders do, where they mostly do one thing."""
-    if not seen:
+def _does(looks: list[RootLook], facts: Facts) -> str:
+    """Return the activity of the holders, where most of them do one thing."""
+    if not looks:
         return ""
     flushing = facts.once(roots_flushing)
     if flushing >= 0.5:
         return "; the holder waits for its WAL flush"
-    if sum(look.idle_s > 0 or look.wait.startswith("client:") for look in seen) * 2 >= len(seen):
+    if sum(look.idle_s > 0 or look.wait.startswith("client:") for look in looks) * 2 >= len(looks):
         return "; the holder waits for its client"
-    if sum(not look.wait for look in seen) * 2 >= len(seen):
+    if sum(not look.wait for look in looks) * 2 >= len(looks):
         return "; the holder runs"
     return ""
 
 
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="lock.jam",
-        kind=FindingKind.LATENCY,
         page="4",
         needs=(sections.activity,),
         find=_jam,
         before=("lock.table", "lock.row", "lock.dead"),
     ),
-    Rule(
+    FindingRule(
         id="lock.dead",
-        kind=FindingKind.LATENCY,
         page="4",
         needs=(sections.database, sections.waits),
         find=_dead,
         before=("lock.table", "lock.row"),
     ),
-    Rule(
+    FindingRule(
         id="lock.table",
-        kind=FindingKind.LATENCY,
         page="4",
         needs=(sections.activity, sections.waits),
         find=_table,
         before=("lock.row",),
     ),
-    Rule(id="lock.row", kind=FindingKind.LATENCY, page="4", needs=(sections.activity, sections.waits), find=_row),
+    FindingRule(id="lock.row", page="4", needs=(sections.activity, sections.waits), find=_row),
 )

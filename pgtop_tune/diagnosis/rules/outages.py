@@ -9,9 +9,17 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import duration
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule
+from pgtop_tune.diagnosis.rule import (
+    FindingRule,
+    Hit,
+    evidence,
+    plural,
+    root_advice,
+    root_next_step,
+    root_words,
+    short_name,
+)
 from pgtop_tune.diagnosis.rules.locks import queue_words
-from pgtop_tune.diagnosis.wording import name, plural, root_advice, root_next_step, root_words, told
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import MISSED_TICKS
 from pgtop_tune.metrics.load import failed_s, failure_of
@@ -19,10 +27,10 @@ from pgtop_tune.metrics.replication import synchronous_standbys
 from pgtop_tune.model.absence import Reason, Unavailable
 
 _REASON: Final = re.compile(r"^no answer for \d+ s(?:: )?|; trying again.*")
-"""What an absence says besides the reason, which the sentence has said."""
+"""Parts of an absence that the sentence has already."""
 _ALL: Final = 0.9
 _ONE: Final = 0.95
-"""Of one session in the mean of some looks."""
+"""Mean from which on a session counts as one."""
 _UNCONFIRMED_S: Final = 5.0
 _SYNCREP: Final = "IPC:SyncRep"
 _WORDS: Final = 200
@@ -41,12 +49,12 @@ def _server(facts: Facts) -> Hit | None:
     if missed <= MISSED_TICKS:
         return None
     for_s = duration(facts.interval.newest.elapsed_s - since_s)
-    said, why = f"the server has not answered for {for_s}", _REASON.sub("", absent.detail)
+    sentence, reason = f"the server has not answered for {for_s}", _REASON.sub("", absent.detail)
     return Hit(
-        sentence=f"{said}: {name(why)}" if why else said,
-        short=said,
+        sentence=f"{sentence}: {short_name(reason)}" if reason else sentence,
+        short=sentence,
         share=1.0,
-        evidence=told(("no answer for", for_s), ("it says", name(str(absent)))),
+        evidence=evidence(("no answer for", for_s), ("it says", short_name(str(absent)))),
         next_step="read the server's log; a parameter does not help",
         blocks=True,
     )
@@ -57,7 +65,7 @@ def _stall(facts: Facts) -> Hit | None:
     if for_s is None:
         return None
     active = server.ACTIVE(facts.interval)
-    # Without an answer of now, the last look tells of a moment before the stall.
+    # Without a current answer, the last look is from before the stall.
     root = facts.roots[-1] if active is not None and facts.roots and facts.roots[-1].blocked else None
     if active is None:
         waiting = "no answer from the server"
@@ -66,13 +74,12 @@ def _stall(facts: Facts) -> Hit | None:
         waiting = queue_words(facts, root) or f"{plural(root.blocked, 'session')} {verb} for {root_words(root)}"
     else:
         waits = facts.waits_now
-        label = max(waits, key=lambda each: (waits[each], each), default="")
+        label = max(waits, key=lambda wait: (waits[wait], wait), default="")
         waiting = f"{plural(active, 'session')} active" + (f", most in {label}" if label and active else "")
     return Hit(
         sentence=f"STALLED {duration(for_s)}: {waiting}",
-        short=f"STALLED {duration(for_s)}: {waiting}",
         share=1.0,
-        evidence=told(
+        evidence=evidence(
             ("no transaction has ended for", duration(for_s)),
             ("active sessions", None if active is None else f"{active:.0f}"),
             ("blocked sessions", str(root.blocked) if root else None),
@@ -87,28 +94,28 @@ def _syncrep(facts: Facts) -> Hit | None:
     replication = facts.interval.now(sections.replication)
     active = facts.waits_now
     waiting = active.get(_SYNCREP, 0.0)
-    # Who holds a row meanwhile keeps others from it.
+    # A session that holds a row meanwhile blocks others.
     behind = sum(mean for wait, mean in active.items() if wait.startswith("Lock:"))
     if replication is None or waiting < _ONE or waiting + behind < _ALL * sum(active.values()):
         return None
-    # Read once a minute: right after a change it may still be the value of before.
+    # The parameter is read once a minute: right after a change it may be the old value.
     names = facts.setting("synchronous_standby_names") or ""
     must_apply = facts.setting("synchronous_commit") == "remote_apply"
     standbys = synchronous_standbys(names, replication.senders, must_apply=must_apply)
     if standbys.ready >= standbys.needed:
         return _unconfirmed(facts, waiting, behind)
-    wanted = f", synchronous_standby_names is {name(names)}" if names else ""
+    names_text = f", synchronous_standby_names is {short_name(names)}" if names else ""
     return Hit(
         sentence=(
-            f"commits wait for a synchronous standby that is not there: {plural(waiting, 'session')} in SyncRep{wanted}"
+            f"commits wait for a synchronous standby that is not there: {plural(waiting, 'session')} in SyncRep{names_text}"
         ),
         short="commits wait for a synchronous standby that is not there",
         share=1.0,
-        evidence=told(
-            ("wanted", name(names)),
+        evidence=evidence(
+            ("wanted", short_name(names)),
             (
                 "standbys connected",
-                ", ".join(name(each.application_name or "?") for each in replication.senders) or "none",
+                ", ".join(short_name(sender.application_name or "?") for sender in replication.senders) or "none",
             ),
             ("sessions in SyncRep", f"{waiting:.1f}"),
         ),
@@ -118,7 +125,7 @@ def _syncrep(facts: Facts) -> Hit | None:
 
 
 def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
-    """Commits that a standby that is there does not confirm: it is cut off, stopped, or does not replay."""
+    """Find commits that a connected standby does not confirm: it is cut off, stopped, or does not replay."""
     activity = facts.interval.now(sections.activity)
     waits = [row for row in activity.backends if row.wait_event == "SyncRep"] if activity is not None else []
     since_ms = min((row.query_start_ms or row.state_change_ms or 0 for row in waits), default=0)
@@ -131,8 +138,8 @@ def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
         sentence=f"{summary}: {plural(waiting, 'session')} in SyncRep{more}",
         short=summary,
         share=1.0,
-        evidence=told(
-            ("wanted", name(facts.setting("synchronous_standby_names") or "")),
+        evidence=evidence(
+            ("wanted", short_name(facts.setting("synchronous_standby_names") or "")),
             ("synchronous_commit", facts.setting("synchronous_commit")),
             ("sessions in SyncRep", f"{waiting:.1f}"),
         ),
@@ -142,25 +149,24 @@ def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
 
 
 def _load(facts: Facts) -> Hit | None:
-    """pgbench has ended, and not as it was to: for a minute, then that is history."""
+    """Find a failed end of pgbench, for a minute; after that it is history."""
     for_s, run = failed_s(facts.interval), failure_of(facts.interval.newest)
     if for_s is None or run is None:
         return None
-    words, _, hint = run.message.partition("\nhint: ")
-    said = f"the load has failed: {one_line(words, _WORDS)}"
+    message, _, hint = run.message.partition("\nhint: ")
+    sentence = f"the load has failed: {one_line(message, _WORDS)}"
     return Hit(
-        sentence=said,
-        short=said,
+        sentence=sentence,
         share=1.0,
-        evidence=told(("pgbench says", one_line(words, _WORDS)), ("for", duration(for_s))),
+        evidence=evidence(("pgbench says", one_line(message, _WORDS)), ("for", duration(for_s))),
         next_step=one_line(hint, _WORDS) or "start it again",
         blocks=True,
     )
 
 
 RULES: Final = (
-    Rule(id="out.load", kind=FindingKind.OUTAGE, page="1", needs=(sections.bench,), find=_load),
-    Rule(
+    FindingRule(id="out.load", kind=FindingKind.OUTAGE, page="1", needs=(sections.bench,), find=_load),
+    FindingRule(
         id="out.server",
         kind=FindingKind.OUTAGE,
         page="7",
@@ -168,7 +174,7 @@ RULES: Final = (
         find=_server,
         before=("out.load", "out.stall"),
     ),
-    Rule(
+    FindingRule(
         id="out.syncrep",
         kind=FindingKind.OUTAGE,
         page="9",
@@ -176,7 +182,7 @@ RULES: Final = (
         find=_syncrep,
         before=("out.stall",),
     ),
-    Rule(
+    FindingRule(
         id="out.stall",
         kind=FindingKind.OUTAGE,
         page="4",

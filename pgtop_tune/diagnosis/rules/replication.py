@@ -8,8 +8,7 @@ from typing import Final
 from pgtop_tune.base.units import duration, size, with_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import is_cut_off, receiver_lag
 from pgtop_tune.metrics.server import setting
@@ -32,12 +31,12 @@ _PARTS: Final = (
 
 def _slowest(facts: Facts) -> Sender | None:
     sample = facts.interval.now(sections.replication)
-    senders = [each for each in sample.senders if each.sync_state in _SYNCHRONOUS] if sample else []
-    return max(senders, key=lambda each: each.flush_lag_ms or 0.0, default=None)
+    senders = [sender for sender in sample.senders if sender.sync_state in _SYNCHRONOUS] if sample else []
+    return max(senders, key=lambda sender: sender.flush_lag_ms or 0.0, default=None)
 
 
 def _which(facts: Facts) -> str:
-    """Which part of the way explains at least half of the wait; "" where the lags do not say."""
+    """Return the rule of the part that explains at least half of the wait; "" where the lags do not say."""
     sender = _slowest(facts)
     waits_ms = facts.b(_WAIT)
     if sender is None or not waits_ms:
@@ -45,24 +44,24 @@ def _which(facts: Facts) -> str:
     write, flush, replay = (lag or 0.0 for lag in (sender.write_lag_ms, sender.flush_lag_ms, sender.replay_lag_ms))
     applies = facts.setting("synchronous_commit") == "remote_apply"
     parts = {"sync.net": write, "sync.disk": flush - write, "sync.apply": replay - flush if applies else 0.0}
-    rule = max(parts, key=lambda each: parts[each])
+    rule = max(parts, key=lambda part: parts[part])
     return rule if parts[rule] >= _HALF * waits_ms else ""
 
 
 def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
     def find(facts: Facts) -> Hit | None:
         impact_ms, which = facts.b(_WAIT), facts.once(_which)
-        # Where no part explains it, the rule of the disk says only for whom.
+        # Where no part explains the wait, the disk's rule only names the standby.
         if impact_ms <= 0.0 or (which or "sync.disk") != rule:
             return None
         sender = _slowest(facts)
-        who = name(sender.application_name or "a standby") if sender else "a standby"
+        standby = short_name(sender.application_name or "a standby") if sender else "a standby"
         because = f": {part}" if which else ""
         return Hit(
-            sentence=f"commits wait {with_ms(impact_ms)} for {who}{because}; {facts.share_text(impact_ms)}",
-            short=f"commits wait {with_ms(impact_ms)} for {who}{because}",
+            sentence=f"commits wait {with_ms(impact_ms)} for {standby}{because}; {facts.share_text(impact_ms)}",
+            short=f"commits wait {with_ms(impact_ms)} for {standby}{because}",
             impact_ms=impact_ms,
-            evidence=told(
+            evidence=evidence(
                 ("wait for the standby", with_ms(impact_ms)),
                 ("write lag", with_ms(sender.write_lag_ms) if sender and sender.write_lag_ms is not None else None),
                 ("flush lag", with_ms(sender.flush_lag_ms) if sender and sender.flush_lag_ms is not None else None),
@@ -79,18 +78,17 @@ def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
 
 
 def _paused(facts: Facts) -> Hit | None:
-    """On a standby: its readers see a past that grows older, and WAL fills its disk."""
+    """Find a paused replay on a standby: its readers see older and older data, and WAL fills its disk."""
     lag = receiver_lag(facts.interval)
     if lag is None or lag.receiver.replay_state != _PAUSED:
         return None
     waiting = f": {size(lag.unreplayed_bytes)} of WAL wait" if lag.unreplayed_bytes else ""
     old = f", {duration(lag.delay_s)} old" if waiting and lag.delay_s is not None else ""
-    said = f"replay is paused on this standby{waiting}{old}"
+    sentence = f"replay is paused on this standby{waiting}{old}"
     return Hit(
-        sentence=said,
-        short=said,
+        sentence=sentence,
         share=1.0,
-        evidence=told(
+        evidence=evidence(
             ("received, not replayed", None if lag.unreplayed_bytes is None else size(lag.unreplayed_bytes)),
             ("behind", None if lag.delay_s is None else duration(lag.delay_s)),
         ),
@@ -100,17 +98,16 @@ def _paused(facts: Facts) -> Hit | None:
 
 
 def _cut_off(facts: Facts) -> Hit | None:
-    """On a standby that is to stream and does not: what its readers see grows older, and a failover loses the rest."""
+    """Find a standby that does not stream: its readers see older and older data, and a failover loses the rest."""
     lag = receiver_lag(facts.interval)
     if lag is None or not is_cut_off(lag.receiver, setting(facts.interval, "primary_conninfo")):
         return None
     state = lag.receiver.status
-    said = f"this standby does not stream: {f'its WAL receiver is {state}' if state else 'it has no WAL receiver'}"
+    sentence = f"this standby does not stream: {f'its WAL receiver is {state}' if state else 'it has no WAL receiver'}"
     return Hit(
-        sentence=said,
-        short=said,
+        sentence=sentence,
         share=1.0,
-        evidence=told(
+        evidence=evidence(
             ("WAL receiver", state or "none"),
             ("received, not replayed", size(lag.unreplayed_bytes) if lag.unreplayed_bytes else None),
         ),
@@ -119,9 +116,8 @@ def _cut_off(facts: Facts) -> Hit | None:
 
 
 _LATENCY_RULES: Final = tuple(
-    Rule(
+    FindingRule(
         id=rule,
-        kind=FindingKind.LATENCY,
         page="9",
         needs=(sections.waits, sections.replication),
         find=_waits(rule, part, advice),
@@ -130,8 +126,8 @@ _LATENCY_RULES: Final = tuple(
     for rule, part, advice in _PARTS
 )
 RULES: Final = (
-    Rule(id="standby.paused", kind=FindingKind.LIMIT, page="9", needs=(sections.replication,), find=_paused),
-    Rule(
+    FindingRule(id="standby.paused", kind=FindingKind.LIMIT, page="9", needs=(sections.replication,), find=_paused),
+    FindingRule(
         id="standby.alone",
         kind=FindingKind.LIMIT,
         page="9",

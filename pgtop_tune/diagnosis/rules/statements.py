@@ -10,9 +10,7 @@ from msgspec import Struct
 from pgtop_tune.base.units import count
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms, read_ms
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.statements import StatementRate, statement_rates
 from pgtop_tune.metrics.vacuum import table_rates
@@ -35,8 +33,8 @@ class _StatementPart(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """The beginning of its text on one line."""
-        return name(" ".join(self.rate.text.query.split())) if self.rate.text is not None else ""
+        """Return the beginning of its text on one line."""
+        return short_name(" ".join(self.rate.text.query.split())) if self.rate.text is not None else ""
 
 
 def _rates(facts: Facts) -> list[StatementRate]:
@@ -44,7 +42,7 @@ def _rates(facts: Facts) -> list[StatementRate]:
 
 
 def _largest(facts: Facts, counter: str) -> _StatementPart | None:
-    """The statement with the largest part of a counter of pg_stat_statements; None where its text is not known."""
+    """Return the statement with the largest part of a counter of pg_stat_statements; None where its text is not known."""
     rates = [(rate, rate.grown.sum(counter) or 0) for rate in facts.once(_rates)]
     total = sum(grown for _, grown in rates)
     rate, grown = max(rates, key=lambda pair: pair[1], default=(None, 0))
@@ -62,13 +60,13 @@ def statement_clause(facts: Facts, counter: str) -> str:
     part = _largest(facts, counter)
     if part is None or part.percent < _MOST:
         return ""
-    # The time of statements has their waits in it, too.
+    # The time of statements includes their waits.
     whole_of = " of statement time" if counter == TIME else ""
     return f"; {part.percent:.0f} %{whole_of} by {part.words}"
 
 
 def _scanned(facts: Facts, query: str) -> tuple[TableCounters, float] | None:
-    """The table named in a statement of which most rows are read one by one, and how many a second."""
+    """Return a table named in a statement whose rows are read one by one, and how many a second."""
     scanned = [
         (table.row, rows_per_s)
         for table in table_rates(facts.interval)
@@ -85,17 +83,17 @@ def _scan(facts: Facts) -> Hit | None:
     rate, share, calls, returned = part.rate, part.percent, part.rate.calls_per_s, part.rate.rows_per_call
     sorts = bool(rate.grown.sum("temp_blks_written"))
     if share < _MOST or not calls or returned is None or rate.text is None or sorts:
-        # What sorts or hashes more than fits into work_mem wants all these rows.
+        # A statement that sorts or hashes beyond work_mem needs all these rows.
         return None
     scanned = _scanned(facts, rate.text.query)
     if scanned is None or scanned[1] < calls * max(_ROWS, _READ_FOR_ONE * returned):
         return None
-    table, rows = name(scanned[0].name), scanned[1] / calls
+    table, rows = short_name(scanned[0].name), scanned[1] / calls
     return Hit(
         sentence=f"{part.words} reads {count(rows)} rows of {table} for {returned:.0f}: {share:.0f} % of the time",
         short=f"{part.words} reads {count(rows)} rows for {returned:.0f}: {share:.0f} %",
         impact_ms=min(share / 100.0 * busy_ms, facts.latency_ms),
-        evidence=told(
+        evidence=evidence(
             ("statement", part.words),
             ("executions", f"{count(calls)}/s of {rate.mean_ms or 0.0:.3g} ms"),
             ("rows read one by one", f"{count(scanned[1])}/s of {table}"),
@@ -106,9 +104,8 @@ def _scan(facts: Facts) -> Hit | None:
 
 
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="stmt.scan",
-        kind=FindingKind.LATENCY,
         page="5",
         needs=(sections.statement_counters, sections.relations, sections.waits),
         find=_scan,

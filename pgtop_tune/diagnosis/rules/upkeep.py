@@ -7,8 +7,7 @@ from typing import Final
 from pgtop_tune.base.units import count, duration
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice, SessionAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, told
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
 from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.io import io_rates
 from pgtop_tune.metrics.vacuum import holders, table_rates
@@ -27,29 +26,29 @@ _WORKER: Final = "autovacuum worker"
 
 
 def _worst(facts: Facts) -> TableCounters | None:
-    """The table with most dead rows for its live ones."""
+    """Return the table with most dead rows for its live ones."""
     sample = facts.interval.now(sections.relations)
     tables = [row for row in sample.tables if row.n_dead_tup >= _FEW_ROWS] if sample else []
     return max(tables, key=lambda row: row.n_dead_tup / max(row.n_live_tup, 1), default=None)
 
 
 def _horizon(facts: Facts) -> Hit | None:
-    held = [each for each in holders(facts.interval) if (each.since_s or 0.0) > _HOLDS_S]
+    holding = [holder for holder in holders(facts.interval) if (holder.since_s or 0.0) > _HOLDS_S]
     table = _worst(facts)
-    if not held or table is None or table.n_dead_tup < _DEAD * max(table.n_live_tup, 1):
+    if not holding or table is None or table.n_dead_tup < _DEAD * max(table.n_live_tup, 1):
         return None
-    oldest = max(held, key=lambda each: each.since_s or 0.0)
+    oldest = max(holding, key=lambda holder: holder.since_s or 0.0)
     for_s = duration(oldest.since_s or 0.0)
     backend = oldest.backend
     return Hit(
         sentence=(
-            f"{oldest.kind} {name(oldest.name)} holds back vacuum for {for_s}: {name(table.name)} has"
+            f"{oldest.kind} {short_name(oldest.name)} holds back vacuum for {for_s}: {short_name(table.name)} has"
             f" {count(table.n_dead_tup)} dead rows for {count(table.n_live_tup)} live ones"
         ),
-        short=f"{oldest.kind} {name(oldest.name)} holds back vacuum for {for_s}",
-        evidence=told(
-            ("holder", f"{oldest.kind} {name(oldest.name)} {name(oldest.owner)}".strip()),
-            ("dead rows", f"{count(table.n_dead_tup)} in {name(table.name)}"),
+        short=f"{oldest.kind} {short_name(oldest.name)} holds back vacuum for {for_s}",
+        evidence=evidence(
+            ("holder", f"{oldest.kind} {short_name(oldest.name)} {short_name(oldest.owner)}".strip()),
+            ("dead rows", f"{count(table.n_dead_tup)} in {short_name(table.name)}"),
         ),
         next_step="end the holder: CPU per transaction falls after a vacuum",
         advice=SessionAdvice(backend, "it holds back vacuum") if backend is not None else None,
@@ -69,9 +68,11 @@ def _slow(facts: Facts) -> Hit | None:
         return None
     more = (table.n_dead_tup - before) / (looks[0].at_s - looks[-1].at_s) * 60.0
     return Hit(
-        sentence=f"autovacuum falls behind: {name(table.name)} has {count(table.n_dead_tup)} dead rows, {count(more)} more per minute",
+        sentence=f"autovacuum falls behind: {short_name(table.name)} has {count(table.n_dead_tup)} dead rows, {count(more)} more per minute",
         short=f"autovacuum falls behind: {count(more)} dead rows more per minute",
-        evidence=told(("workers asleep", f"{sleeping:.1f} of {working:.1f}"), ("dead rows", count(table.n_dead_tup))),
+        evidence=evidence(
+            ("workers asleep", f"{sleeping:.1f} of {working:.1f}"), ("dead rows", count(table.n_dead_tup))
+        ),
         next_step="autovacuum_vacuum_cost_limit five times as large: it ends sooner. Refuted if dead rows still grow",
         advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "raise", "its workers sleep most of the time"),
     )
@@ -86,13 +87,13 @@ def _load(facts: Facts) -> Hit | None:
             moved[row.row.backend_type] = moved.get(row.row.backend_type, 0.0) + (
                 row.per_s("read_bytes", "write_bytes") or 0.0
             )
-    whole, vacuum = sum(moved.values()), moved.get(_WORKER, 0.0)
-    if whole < _BYTES or vacuum < _SHARE * whole:
+    total, vacuum = sum(moved.values()), moved.get(_WORKER, 0.0)
+    if total < _BYTES or vacuum < _SHARE * total:
         return None
     return Hit(
-        sentence=f"autovacuum does {100 * vacuum / whole:.0f} % of the server's reads and writes",
-        short=f"autovacuum does {100 * vacuum / whole:.0f} % of reads and writes",
-        evidence=told(("of all bytes", f"{100 * vacuum / whole:.0f} %")),
+        sentence=f"autovacuum does {100 * vacuum / total:.0f} % of the server's reads and writes",
+        short=f"autovacuum does {100 * vacuum / total:.0f} % of reads and writes",
+        evidence=evidence(("of all bytes", f"{100 * vacuum / total:.0f} %")),
         next_step="a smaller autovacuum_vacuum_cost_limit while the load runs; never off",
         advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "lower", "it takes much of the disk"),
     )
@@ -106,11 +107,11 @@ def _cold(facts: Facts) -> Hit | None:
     updates, hot = worst.sum("n_tup_upd") or 0, worst.sum("n_tup_hot_upd") or 0
     if not updates or hot / updates >= _HOT:
         return None
-    table = name(worst.row.name)
+    table = short_name(worst.row.name)
     return Hit(
         sentence=f"{100 - 100 * hot / updates:.0f} % of the updates of {table} are not HOT: each writes to every index",
         short=f"{100 - 100 * hot / updates:.0f} % of updates of {table} are not HOT",
-        evidence=told(("updates", f"{count(worst.per_s('n_tup_upd'))}/s"), ("HOT", f"{100 * hot / updates:.0f} %")),
+        evidence=evidence(("updates", f"{count(worst.per_s('n_tup_upd'))}/s"), ("HOT", f"{100 * hot / updates:.0f} %")),
         next_step="drop the index on the changed column; a lower fillfactor only where new pages are many",
     )
 
@@ -121,19 +122,18 @@ def _own(facts: Facts) -> Hit | None:
         return None
     return Hit(
         sentence=f"watching costs {used:.0f} % of a CPU",
-        short=f"watching costs {used:.0f} % of a CPU",
         share=used / 100.0 / (facts.machine_cpus or 1),
-        evidence=told(("this program", f"{used:.1f} % of a CPU")),
+        evidence=evidence(("this program", f"{used:.1f} % of a CPU")),
         next_step="a longer interval: -i 5",
     )
 
 
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="vac.horizon", kind=FindingKind.NOTE, page="9", needs=(sections.horizon, sections.relations), find=_horizon
     ),
-    Rule(id="vac.slow", kind=FindingKind.NOTE, page="8", needs=(sections.relations, sections.waits), find=_slow),
-    Rule(id="vac.load", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.waits), find=_load),
-    Rule(id="upd.cold", kind=FindingKind.NOTE, page="8", needs=(sections.relations,), find=_cold),
-    Rule(id="own.cost", kind=FindingKind.NOTE, page="7", needs=(sections.footprint,), find=_own),
+    FindingRule(id="vac.slow", kind=FindingKind.NOTE, page="8", needs=(sections.relations, sections.waits), find=_slow),
+    FindingRule(id="vac.load", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.waits), find=_load),
+    FindingRule(id="upd.cold", kind=FindingKind.NOTE, page="8", needs=(sections.relations,), find=_cold),
+    FindingRule(id="own.cost", kind=FindingKind.NOTE, page="7", needs=(sections.footprint,), find=_own),
 )

@@ -1,16 +1,29 @@
-"""Commits wait for WAL: its device, its volume, its buffers; and the archive."""
+"""WAL and checkpoints: device, volume, buffers and archive of WAL; checkpoints too often, their pages and fsync."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+from statistics import median
 from typing import Final
 
 from pgtop_tune.base.units import count, duration, size, with_ms
-from pgtop_tune.diagnosis.chains import DEVICE, HANDED, flush_for_cpu, handed_to_wal_ms, wal_busy, wal_ms
+from pgtop_tune.diagnosis.chains import (
+    DEVICE,
+    HANDED,
+    INSERTING,
+    WRITING,
+    flush_for_cpu,
+    handed_to_wal_ms,
+    wal_busy,
+    wal_bytes_ms,
+    wal_ms,
+)
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import Hit, Rule
-from pgtop_tune.diagnosis.wording import name, told
-from pgtop_tune.metrics import ceilings, host, io, sections, server
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
+from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server
+from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
+from pgtop_tune.metrics.server import checkpoints_between
 
 _FLUSH_OF_L: Final = 0.25
 _BUSY: Final = 0.7
@@ -26,17 +39,17 @@ _FAILED_S: Final = 60.0
 
 
 def bytes_per_flush(facts: Facts) -> float | None:
-    """WAL that a flush writes."""
+    """Return the WAL that a flush writes."""
     flushes, written = facts.of(io.WAL_FLUSHES), facts.of(server.WAL_BYTES)
     return None if not flushes or written is None else written / flushes
 
 
 def is_volume(facts: Facts) -> bool:
-    """Whether the bytes of WAL are too many, and not its flushes."""
+    """Return whether the bytes of WAL are too many, and not its flushes."""
     writing = facts.s("io:walwrite", "io:walinitsync", "io:walinitwrite")
     flushing = facts.s("io:walsync")
-    much = (bytes_per_flush(facts) or 0.0) >= _MUCH_BYTES
-    return much or (writing > 0.0 and writing >= flushing / 2.0) or facts.s("lwlock:walinsert") >= _INSERTS
+    is_much = (bytes_per_flush(facts) or 0.0) >= _MUCH_BYTES
+    return is_much or (writing > 0.0 and writing >= flushing / 2.0) or facts.s("lwlock:walinsert") >= _INSERTS
 
 
 def _flush(facts: Facts) -> Hit | None:
@@ -48,19 +61,19 @@ def _flush(facts: Facts) -> Hit | None:
         return None
     flushes, flush_ms = facts.of(io.WAL_FLUSHES), facts.interval.once(io.WAL_FLUSH_MS.value)
     commits, most = facts.of(io.COMMITS_PER_FLUSH), facts.of(ceilings.MOST_FLUSHES)
-    each = f" of {with_ms(flush_ms)}" if flush_ms else ""
+    duration_text = f" of {with_ms(flush_ms)}" if flush_ms else ""
     limit = f", {count(most)} measured" if most else ""
     group = f", {commits:.1f} commits each" if commits else ""
     handed_ms = handed_to_wal_ms(facts)
     queued = "; sessions queue for rows meanwhile" if handed_ms >= _ROW_QUEUE * facts.latency_ms else ""
     if put_off:
         queued = f"; the disk takes {with_ms(facts.by(host.DISK_WRITE_AWAIT).get(facts.wal_disk or '', 0.0))}, the rest waits for a CPU"
-    told_flushes = f"{count(flushes)} flushes/s{each}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
+    told_flushes = f"{count(flushes)} flushes/s{duration_text}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
     return Hit(
         sentence=f"commits wait for the WAL device: {facts.share_text(impact_ms)}; {told_flushes}{queued}",
         short=f"commits wait for the WAL device: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("waits for WAL", with_ms(facts.b(*DEVICE))),
             ("queue for rows held meanwhile", with_ms(handed_ms) if handed_ms else None),
             ("WAL device busy", f"{100 * busy:.0f} % of the time"),
@@ -83,7 +96,7 @@ def _flush(facts: Facts) -> Hit | None:
 
 
 def _delay(facts: Facts) -> Hit | None:
-    """Commits that sleep longer than their flush takes."""
+    """Find commits that sleep longer than their flush takes."""
     delay_ms, impact_ms = (facts.number("commit_delay") or 0.0) / 1000.0, wal_ms(facts)
     if delay_ms < _HALF_BUSY * impact_ms or impact_ms < _FLUSH_OF_L * facts.latency_ms or not impact_ms:
         return None
@@ -91,7 +104,7 @@ def _delay(facts: Facts) -> Hit | None:
         sentence=f"commits wait for commit_delay, {with_ms(delay_ms)}: {facts.share_text(impact_ms)}",
         short=f"commits wait for commit_delay, {with_ms(delay_ms)}: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("commit_delay", with_ms(delay_ms)),
             ("commit_siblings", facts.setting("commit_siblings")),
             ("waits for WAL", with_ms(impact_ms)),
@@ -107,15 +120,15 @@ def _volume(facts: Facts) -> Hit | None:
     if impact_ms < _FLUSH_OF_L * facts.latency_ms or busy < _HALF_BUSY or not is_volume(facts):
         return None
     written = facts.of(server.WAL_BYTES)
-    each = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""
+    per_transaction = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""
     full = server.full_pages(facts.interval)
     return Hit(
-        sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{each}",
+        sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}",
         short=f"WAL itself is too much: {facts.percent(impact_ms)}, {size(written)}/s",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("waits for WAL", with_ms(impact_ms)),
-            ("WAL", f"{size(written)}/s{each}" if written else None),
+            ("WAL", f"{size(written)}/s{per_transaction}" if written else None),
             ("WAL per flush", size(bytes_per_flush(facts)) if bytes_per_flush(facts) else None),
             ("full pages", f"{'~' if full.estimated else ''}{full.percent:.0f} % of it" if full else None),
         ),
@@ -134,16 +147,16 @@ def _buffers(facts: Facts) -> Hit | None:
     if not full or full < facts.tps or inserts_ms < _BUFFERS * facts.latency_ms:
         return None
     impact_ms = min(inserts_ms + facts.b("lwlock:walwrite") * (1.0 - wal_busy(facts)), facts.latency_ms)
-    each = full / facts.tps if facts.tps else 0.0
+    times = full / facts.tps if facts.tps else 0.0
     value = facts.shown("wal_buffers")
     return Hit(
         sentence=(
-            f"wal_buffers{f' ({value})' if value else ''} is full {each:.0f} times per transaction:"
+            f"wal_buffers{f' ({value})' if value else ''} is full {times:.0f} times per transaction:"
             f" {facts.share_text(impact_ms)}"
         ),
-        short=f"wal_buffers is full {each:.0f} times per transaction: {facts.percent(impact_ms)}",
+        short=f"wal_buffers is full {times:.0f} times per transaction: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=told(
+        evidence=evidence(
             ("buffers full", f"{count(full)}/s"), ("waits to insert", with_ms(inserts_ms)), ("wal_buffers", value)
         ),
         next_step="wal_buffers of 64MB, after a restart: the count goes to 0. Refuted if latency stays the same then",
@@ -162,47 +175,195 @@ def _archive(facts: Facts) -> Hit | None:
     return Hit(
         sentence=f"{backlog or 0.0:.0f} segments of WAL wait to be archived{', the archiver fails' if fails else ''}{for_s}",
         short=f"{backlog or 0.0:.0f} segments wait to be archived{', the archiver fails' if fails else ''}",
-        evidence=told(
+        evidence=evidence(
             ("waiting", f"{backlog:.0f} segments" if backlog is not None else None),
             ("failed", f"{failed} times in the last minute" if fails else None),
-            ("last failed", name(looks[0].last_failed_wal) if fails else None),
+            ("last failed", short_name(looks[0].last_failed_wal) if fails else None),
         ),
         next_step="mend archive_command; the server's log has its message. Refuted if the last archived segment stands still",
     )
 
 
+_SEEN_S: Final = 300.0
+_OFTEN: Final = 0.5
+_PAGES: Final = 0.5
+_WAL: Final = 0.25
+_SYNC: Final = 0.5
+_SLOWER: Final = 1.5
+_BEFORE_S: Final = 60.0
+_NOW_S: Final = 5.0
+_FEWEST: Final = 2
+CHECKPOINTER: Final = "checkpointer"
+
+
+def _compression(facts: Facts) -> float:
+    return 1.0 if facts.setting("wal_compression") in (None, "off") else 0.5
+
+
+def full_page_share(facts: Facts) -> float:
+    """Return the share of the WAL that is full pages, 0 to 1; with compression a guess."""
+    pages = server.full_pages(facts.interval)
+    if pages is None:
+        return 0.0
+    return pages.percent / 100.0 * (_compression(facts) if pages.estimated else 1.0)
+
+
+def _requested(facts: Facts) -> tuple[int, float, float] | None:
+    """Return the requested checkpoints of the kept frames: their number, that of timed ones, and seconds between them."""
+    looks = facts.interval.recent(sections.checkpoints, _SEEN_S)[::-1]
+    between_all = checkpoints_between(looks[0], looks[-1]) if looks else None
+    if between_all is not None and between_all[1] < _FEWEST:
+        return None
+    moments: list[float] = []
+    timed = 0
+    for older, newer in pairwise(looks):
+        between = checkpoints_between(older, newer)
+        if between is None:
+            moments, timed = [], 0
+            continue
+        timed += between[0]
+        moments += [newer.at_s] * between[1]
+    if len(moments) < _FEWEST:
+        return None
+    return len(moments), float(timed), (moments[-1] - moments[0]) / (len(moments) - 1)
+
+
+def _often(facts: Facts) -> Hit | None:
+    checkpoints, timeout_s = _requested(facts), facts.number("checkpoint_timeout")
+    if checkpoints is None or timeout_s is None:
+        return None
+    requested, timed, apart_s = checkpoints
+    if requested <= timed or apart_s >= _OFTEN * timeout_s:
+        return None
+    share = full_page_share(facts)
+    impact_ms = share * wal_ms(facts) + facts.b("io:datafilewrite", "io:datafilesync")
+    often, value = f"every {duration(apart_s)}" if apart_s >= 0.5 else "all the time", facts.shown("max_wal_size")
+    pages = f"; full pages are {100 * share:.0f} % of the WAL" if share >= _PAGES else ""
+    return Hit(
+        sentence=f"checkpoints come {often} because max_wal_size is {value}{pages}",
+        short=f"checkpoints come {often}: max_wal_size is {value}",
+        impact_ms=min(impact_ms, facts.latency_ms),
+        evidence=evidence(
+            ("requested", f"{requested}, timed {timed:.0f}"),
+            ("apart", duration(apart_s)),
+            ("full pages", f"{100 * share:.0f} % of the WAL"),
+            ("their part of the waits for WAL", with_ms(impact_ms)),
+        ),
+        next_step="a larger max_wal_size: requested checkpoints stop. Refuted if WAL per second is the same two cycles later",
+        advice=ParameterAdvice("max_wal_size", "raise", f"checkpoints come {often}"),
+        agreed=True,
+    )
+
+
+def _pages(facts: Facts) -> Hit | None:
+    share, waits_ms = full_page_share(facts), wal_bytes_ms(facts)
+    if share < _PAGES or waits_ms < _WAL * facts.latency_ms:
+        return None
+    since_s = checkpoints.SINCE_CHECKPOINT(facts.interval)
+    after = f", {duration(since_s)} after the checkpoint" if since_s is not None else ""
+    impact_ms = share * waits_ms
+    # A larger max_wal_size affects only checkpoints that the volume of WAL requests.
+    requested = _requested(facts) is not None
+    return Hit(
+        sentence=f"full pages are {100 * share:.0f} % of the WAL{after}: at most {facts.share_text(impact_ms)}",
+        short=f"full pages are {100 * share:.0f} % of the WAL: {facts.percent(impact_ms)}",
+        impact_ms=impact_ms,
+        evidence=evidence(
+            ("full pages", f"{100 * share:.0f} % of the WAL"),
+            ("waits for bytes of WAL", with_ms(waits_ms)),
+            ("checkpoints", "requested" if requested else "by time"),
+        ),
+        next_step=(
+            "larger max_wal_size and checkpoint_timeout, wal_compression. full_page_writes stays on"
+            if requested
+            else "wal_compression, a longer checkpoint_timeout. full_page_writes stays on"
+        ),
+        advice=ParameterAdvice("max_wal_size", "raise", "each page is written whole once after each checkpoint")
+        if requested
+        else None,
+        looks=facts.n(*WRITING, *INSERTING),
+    )
+
+
+def _sync(facts: Facts) -> Hit | None:
+    syncing = facts.s_of(CHECKPOINTER, "io:datafilesync")
+    if syncing < _SYNC * 0.2:
+        # At least half of two seconds out of ten.
+        return None
+    newest = [line.latency_ms for line in progress_lines(facts.interval, _NOW_S) if line.tps]
+    lines = progress_lines(facts.interval, _BEFORE_S + _NOW_S)
+    before = [line.latency_ms for line in lines[: -len(newest) or None] if line.tps]
+    if not newest or len(before) < 10:
+        return None
+    usual_ms, now_ms = median(before), max(newest)
+    if now_ms < _SLOWER * usual_ms:
+        return None
+    mean_ms = CLIENT_LATENCY.mean(facts.interval, _NOW_S) or now_ms
+    impact_ms = max(min(mean_ms - usual_ms, facts.latency_ms), 0.0)
+    return Hit(
+        sentence=f"the checkpoint is in its fsync: latency went from {with_ms(usual_ms)} to {with_ms(now_ms)}",
+        short=f"the checkpoint's fsync: {with_ms(usual_ms)} became {with_ms(now_ms)}",
+        impact_ms=impact_ms,
+        evidence=evidence(
+            ("checkpointer in DataFileSync", f"{100 * min(syncing, 1.0):.0f} % of ten seconds"),
+            ("median of the minute before", with_ms(usual_ms)),
+            ("worst of the last five seconds", with_ms(now_ms)),
+        ),
+        next_step="checkpoint_flush_after of 256kB, a smaller vm.dirty_background_bytes: the kernel has less to write at once",
+        advice=ParameterAdvice("checkpoint_flush_after", "set", "less is left for the fsync"),
+    )
+
+
 RULES: Final = (
-    Rule(
+    FindingRule(
         id="wal.buffers",
-        kind=FindingKind.LATENCY,
         page="6",
         needs=(sections.waits, sections.wal),
         find=_buffers,
         least=0.05,
         before=("wal.volume", "wal.flush"),
     ),
-    Rule(
+    FindingRule(
         id="wal.flush",
-        kind=FindingKind.LATENCY,
         page="6",
         needs=(sections.waits, sections.wal),
         find=_flush,
     ),
-    Rule(
+    FindingRule(
         id="wal.delay",
-        kind=FindingKind.LATENCY,
         page="6",
         needs=(sections.waits, sections.parameters),
         find=_delay,
         before=("wal.flush", "wal.volume", "cpu.others", "cpu.full"),
     ),
-    Rule(
+    FindingRule(
         id="wal.volume",
-        kind=FindingKind.LATENCY,
         page="6",
         needs=(sections.waits, sections.wal),
         find=_volume,
         before=("wal.flush",),
     ),
-    Rule(id="wal.archive", kind=FindingKind.NOTE, page="6", needs=(sections.archiver, sections.wal), find=_archive),
+    FindingRule(
+        id="wal.archive", kind=FindingKind.NOTE, page="6", needs=(sections.archiver, sections.wal), find=_archive
+    ),
+    FindingRule(
+        id="ckpt.often",
+        page="6",
+        needs=(sections.checkpoints, sections.parameters, sections.wal),
+        find=_often,
+        before=("wal.fpi", "wal.volume", "wal.flush", "io.cap"),
+    ),
+    FindingRule(
+        id="ckpt.sync",
+        page="6",
+        needs=(sections.waits, sections.bench),
+        find=_sync,
+        before=("wal.flush", "wal.volume", "lock.row"),
+    ),
+    FindingRule(
+        id="wal.fpi",
+        page="6",
+        needs=(sections.wal, sections.waits),
+        find=_pages,
+    ),
 )

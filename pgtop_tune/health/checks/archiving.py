@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
 from pgtop_tune.base.units import MB, about, duration
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+)
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.questions import ARCHIVE_QUEUE, BACKUPS, CONFIGURED
-from pgtop_tune.health.rules import ON_STANDBY, now_ms, on_standby, setting
+from pgtop_tune.health.rules import ON_STANDBY, as_shown, now_ms, on_standby, value_finding
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.machine import BackupCatalogue, ToolBackup
 from pgtop_tune.model.postgres import Parameter
 
 _GROUP: Final = "archiving"
 _STATUS: Final = "pg_ls_archive_statusdir()"
 _ARCHIVER: Final = "pg_stat_archiver"
 _NOT_SHOWN: Final = "(disabled)"
-"""What pg_settings has in place of archive_command while archive_mode is off, whatever it is set to."""
+"""Value of archive_command in pg_settings while archive_mode is off, whatever it is set to."""
 _DOES_NOTHING: Final = frozenset({"true", ":", "exit", "echo", "printf"})
 _REFUSES: Final = "false"
-"""It fails, and ARC-02 finds that; the WAL stays."""
+"""A command that always fails: the WAL stays, and ARC-02 finds it."""
 _NOWHERE: Final = "/dev/null"
 _SUCCEEDS: Final = "echo|printf|logger|mail|mailx|sendmail|wall|touch|date|sync|sleep|rm|chmod|chown|chgrp"
 _FORGETS: Final = re.compile(
@@ -38,7 +49,7 @@ _FORGETS: Final = re.compile(
 _COMMENT: Final = re.compile(r"\s#[^'\"]*\Z")
 _ALL_OF_A_PIPE: Final = "pipefail"
 _SEVERAL: Final = re.compile(r"[|&;\n]")
-"""What divides commands."""
+"""Separators of commands."""
 _BEFORE_A_COMMAND: Final = frozenset({"env", "exec", "nice", "nohup", "time", "command"})
 _LOOKS: Final = frozenset(
     {"ls", "stat", "test", "[", "file", "wc", "cksum", "md5sum", "sha1sum", "sha256sum", "sleep", "date", "logger"}
@@ -83,50 +94,40 @@ _PLACE: Final = "basic_archive.archive_directory"
 _DAY_S: Final = 86_400
 
 
-def _archiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    known = needs.parameters(facts)
+def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
     if on_standby(facts):
         yield Unknown(ON_STANDBY)
         return
-    if known.text("wal_level") == "minimal":
-        yield Finding(
-            severity=Severity.WARNING,
-            says="wal_level is minimal: the server supports no archive, no base backup and no standby",
-            evidence=(setting(facts, "wal_level"),),
-            fix=set_parameter(known.row("wal_level"), "replica"),
-            subject="wal_level",
-        )
-    elif known.text("archive_mode") == "off":
-        yield Finding(
-            severity=Severity.WARNING,
-            says="archive_mode is off: the data can only be restored to the time of a backup",
-            evidence=(setting(facts, "archive_mode", "wal_level"),),
-            fix=_archive_mode(known),
-            subject="archive_mode",
-        )
-    elif len(_archivers(known)) > 1 and needs.major(facts) >= _ONE_ARCHIVER_SINCE:
+    if parameters.text("wal_level") == "minimal":
+        row, says = parameters.row("wal_level"), "the server supports no archive, no base backup and no standby"
+        yield value_finding(facts, row, says, set_parameter(row, "replica"))
+    elif parameters.text("archive_mode") == "off":
+        row, says = parameters.row("archive_mode"), "the data can only be restored to the time of a backup"
+        yield value_finding(facts, row, says, _archive_mode(parameters), beside=("wal_level",))
+    elif len(_archivers(parameters)) > 1 and needs.major(facts) >= _ONE_ARCHIVER_SINCE:
         yield Finding(
             severity=Severity.HIGH,
             says="archive_command and archive_library are both set: the archiver ends with an error, and WAL "
             "accumulates until the disk is full",
-            evidence=(setting(facts, *_archivers(known)),),
-            fix=words("Empty one of the two, then SELECT pg_reload_conf();"),
+            evidence=(as_shown(facts, *_archivers(parameters)),),
+            fix=by_hand("Empty one of the two, then SELECT pg_reload_conf();"),
             subject="archive_library",
         )
-    elif _is_library_without_place(facts, known):
+    elif _is_library_without_place(facts, parameters):
         yield Finding(
             severity=Severity.HIGH,
             says=f"archive_library is basic_archive, and {_PLACE} is empty: WAL accumulates until the disk is full",
-            evidence=(setting(facts, "archive_library"), Evidence(f"no {_PLACE}", CONFIGURED.source)),
-            fix=words(f"Set {_PLACE} to a directory, then SELECT pg_reload_conf();"),
+            evidence=(as_shown(facts, "archive_library"), Evidence(f"no {_PLACE}", CONFIGURED.source)),
+            fix=by_hand(f"Set {_PLACE} to a directory, then SELECT pg_reload_conf();"),
             subject="archive_library",
         )
-    elif not _has_archiver(known):
+    elif not _archivers(parameters):
         yield Finding(
             severity=Severity.HIGH,
             says="archive_mode is on without an archiver: WAL accumulates until the disk is full",
-            evidence=(setting(facts, "archive_mode", "archive_command"),),
-            fix=words("Set archive_command or archive_library; until then every segment stays in pg_wal."),
+            evidence=(as_shown(facts, "archive_mode", "archive_command"),),
+            fix=by_hand("Set archive_command or archive_library; until then every segment stays in pg_wal."),
             subject="archive_command",
         )
 
@@ -141,44 +142,40 @@ def _is_library_without_place(facts: CheckFacts, parameters: needs.Parameters) -
     return not any(texts)
 
 
-def _archive_mode(known: needs.Parameters) -> Fix:
-    """Without a command for it every segment would stay in pg_wal."""
-    if _has_archiver(known):
-        return set_parameter(known.row("archive_mode"), "on")
-    return words("Set archive_command or archive_library first, then archive_mode=on and restart.")
+def _archive_mode(parameters: needs.Parameters) -> Fix:
+    """Return the fix for archive_mode; words where no command is set, since every segment would then stay in pg_wal."""
+    if _archivers(parameters):
+        return set_parameter(parameters.row("archive_mode"), "on")
+    return by_hand("Set archive_command or archive_library first, then archive_mode=on and restart.")
 
 
-def _archivers(known: needs.Parameters) -> tuple[str, ...]:
-    """The parameters that name one."""
-    rows = (known.find(name) for name in ("archive_command", "archive_library"))
+def _archivers(parameters: needs.Parameters) -> tuple[str, ...]:
+    """Return the parameters that name an archiver."""
+    rows = (parameters.find(name) for name in ("archive_command", "archive_library"))
     return tuple(row.name for row in rows if row is not None and row.setting not in ("", _NOT_SHOWN))
 
 
-def _has_archiver(known: needs.Parameters) -> bool:
-    return bool(_archivers(known))
-
-
-def _failing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    seen = facts.have(needs.ARCHIVER)
+def _failing(facts: CheckFacts, limits: Limits) -> Findings:
+    archiver = facts.have(needs.ARCHIVER)
     if needs.parameters(facts).text("archive_mode") == "off":
-        # What failed before it was switched off stays in the counters.
+        # Failures from before it was switched off stay in the counters.
         return
-    if seen.last_failed_ms is None or (seen.last_archived_ms or 0) >= seen.last_failed_ms:
+    if archiver.last_failed_ms is None or (archiver.last_archived_ms or 0) >= archiver.last_failed_ms:
         return
-    ago = duration((now_ms(facts) - seen.last_failed_ms) / 1000)
+    ago = duration((now_ms(facts) - archiver.last_failed_ms) / 1000)
     yield Finding(
         severity=Severity.HIGH,
-        says=f"archiving fails: the last attempt ({ago} ago, {seen.last_failed_wal}) failed, and none has succeeded "
-        "since",
+        says=f"archiving fails: the last attempt ({ago} ago, {archiver.last_failed_wal}) failed, and none has "
+        "succeeded since",
         evidence=(
-            Evidence(f"{seen.failed_count} failures, last {seen.last_failed_wal}", f"{_ARCHIVER}.failed_count"),
-            Evidence(f"last archived {seen.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
+            Evidence(f"{archiver.failed_count} failures, last {archiver.last_failed_wal}", f"{_ARCHIVER}.failed_count"),
+            Evidence(f"last archived {archiver.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
         ),
-        fix=words("Run archive_command yourself as the server's account; the server's log has its messages."),
+        fix=by_hand("Run archive_command yourself as the server's account; the server's log has its messages."),
     )
 
 
-def _queue(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _queue(facts: CheckFacts, limits: Limits) -> Findings:
     if needs.parameters(facts).text("archive_mode") == "off":
         return
     for _, queue in facts.have(ARCHIVE_QUEUE):
@@ -190,19 +187,19 @@ def _queue(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 severity=Severity.HIGH if waits_s >= limits["high"] else Severity.WARNING,
                 says=f"{queue.waiting} segments wait for the archive, the oldest for {duration(waits_s)}",
                 evidence=(Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
-                fix=words(
+                fix=by_hand(
                     "Make archive_command faster (run it in parallel, or compress less), or the connection to the "
                     "archive."
                 ),
             )
 
 
-def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
-    row = known.find("archive_command")
-    if row is None or known.text("archive_mode") == "off" or row.setting in ("", _NOT_SHOWN):
+def _archive_command(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
+    row = parameters.find("archive_command")
+    if row is None or parameters.text("archive_mode") == "off" or row.setting in ("", _NOT_SHOWN):
         return
-    # Two of them are one that the shell sees.
+    # The shell sees "%%" as one per cent sign.
     command = _COMMENT.sub("", row.setting).replace("%%", "").strip()
     faulty = _fault(command)
     if faulty is None:
@@ -211,8 +208,8 @@ def _nothing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     yield Finding(
         severity=severity,
         says=f"archive_command {row.setting!r} {fault}",
-        evidence=(setting(facts, "archive_mode", "archive_command"),),
-        fix=words(do, "Set the former archive_command, and SELECT pg_reload_conf();"),
+        evidence=(as_shown(facts, "archive_mode", "archive_command"),),
+        fix=by_hand(do, "Set the former archive_command, and SELECT pg_reload_conf();"),
         confidence=Confidence.HIGH if severity is Severity.HIGH else Confidence.LOW,
         subject="archive_command",
     )
@@ -289,8 +286,8 @@ def _one_file(command: str, first: str) -> tuple[Severity, str, str] | None:
     return None
 
 
-def _commands(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    yield from _nothing(facts, limits)
+def _commands(facts: CheckFacts, limits: Limits) -> Findings:
+    yield from _archive_command(facts, limits)
     parameters = needs.parameters(facts)
     for name, (needed, so) in _OF_RECOVERY.items():
         row = parameters.find(name)
@@ -300,8 +297,8 @@ def _commands(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"{name} {row.setting!r} lacks {' and '.join(lacking)}: {so}",
-                evidence=(setting(facts, name),),
-                fix=words(
+                evidence=(as_shown(facts, name),),
+                fix=by_hand(
                     f"Name {' and '.join(lacking)} in the command, then SELECT pg_reload_conf();",
                     f"Set the former {name}, and SELECT pg_reload_conf();",
                 ),
@@ -309,88 +306,165 @@ def _commands(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _old(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known, seen, wal = needs.parameters(facts), facts.have(needs.ARCHIVER), facts.have(needs.WAL)
-    mode = known.text("archive_mode")
-    if mode == "off" or not _has_archiver(known) or (on_standby(facts) and mode != "always"):
+def _old(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters, archiver, wal = needs.parameters(facts), facts.have(needs.ARCHIVER), facts.have(needs.WAL)
+    mode = parameters.text("archive_mode")
+    if mode == "off" or not _archivers(parameters) or (on_standby(facts) and mode != "always"):
         return
-    if seen.last_failed_ms is not None and seen.last_failed_ms > (seen.last_archived_ms or 0):
+    if archiver.last_failed_ms is not None and archiver.last_failed_ms > (archiver.last_archived_ms or 0):
         return
-    timeout = known.row("archive_timeout")
-    # An archive is switched on by a restart; the counters are older.
-    began_ms = max(seen.stats_reset_ms or 0, facts.have(needs.SERVER).started_ms)
-    age_s = (now_ms(facts) - (seen.last_archived_ms or began_ms)) / 1000
-    end = _end_of(seen.last_archived_wal, known.whole("wal_segment_size"))
+    timeout = parameters.row("archive_timeout")
+    # A restart switches archiving on; the counters may be older.
+    began_ms = max(archiver.stats_reset_ms or 0, facts.have(needs.SERVER).started_ms)
+    age_s = (now_ms(facts) - (archiver.last_archived_ms or began_ms)) / 1000
+    end = _end_of(archiver.last_archived_wal, parameters.whole("wal_segment_size"))
     since = 0 if end is None or wal.lsn_bytes is None else wal.lsn_bytes - end
-    never = seen.last_archived_ms is None
+    never = archiver.last_archived_ms is None
     if age_s > limits["seconds"] and (never or since > limits["bytes"]):
         yield Finding(
             severity=Severity.WARNING,
             says=f"no WAL was archived for {duration(age_s)}: {'all of it' if never else about(since)} is lost with "
             "the machine",
             evidence=(
-                Evidence(f"last archived {seen.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
-                setting(facts, "archive_timeout"),
+                Evidence(f"last archived {archiver.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
+                as_shown(facts, "archive_timeout"),
             ),
-            fix=_timeout(timeout, known),
+            fix=_timeout(timeout, parameters),
             subject="age",
         )
-    elif 0 < known.number("archive_timeout") < limits["timeout"]:
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"archive_timeout is {timeout.shown}: each time a whole segment is archived, full or not",
-            evidence=(setting(facts, "archive_timeout"),),
-            fix=set_parameter(timeout, _EVERY),
-            subject="archive_timeout",
-        )
-    elif known.number("archive_timeout") == 0:
-        yield Finding(
-            severity=Severity.INFO,
-            says="archive_timeout is 0: a quiet server archives its last commits when 16 MB are full, hours later",
-            evidence=(setting(facts, "archive_timeout"),),
-            fix=_timeout(timeout, known),
-            subject="archive_timeout",
-        )
+    elif 0 < parameters.number("archive_timeout") < limits["timeout"]:
+        says = "each time a whole segment is archived, full or not"
+        yield value_finding(facts, timeout, says, set_parameter(timeout, _EVERY))
+    elif parameters.number("archive_timeout") == 0:
+        says = "a quiet server archives its last commits when 16 MB are full, hours later"
+        yield value_finding(facts, timeout, says, set_parameter(timeout, _EVERY), severity=Severity.INFO)
 
 
-def _timeout(row: Parameter, known: needs.Parameters) -> Fix:
-    if known.number("archive_timeout") == 0:
+def _timeout(row: Parameter, parameters: needs.Parameters) -> Fix:
+    if parameters.number("archive_timeout") == 0:
         return set_parameter(row, _EVERY)
-    return words("SELECT pg_switch_wal(), then see whether archive_command runs: pg_stat_archiver, the server's log.")
+    return by_hand("SELECT pg_switch_wal(), then see whether archive_command runs: pg_stat_archiver, the server's log.")
 
 
 def _end_of(segment: str | None, segment_bytes: int) -> int | None:
-    """Where the segment of this name ends; None for names of other files."""
+    """Return the position at which a segment ends; None for names of other files."""
     if segment is None or not _NAME.fullmatch(segment):
         return None
     return int(segment[8:16], 16) * 2**32 + (int(segment[16:], 16) + 1) * segment_bytes
 
 
-def _told_by_tools(facts: CheckFacts) -> bool:
-    """Whether the catalogue of a tool has backups: BAK-02 judges them."""
+def _has_tool_backups(facts: CheckFacts) -> bool:
+    """Return whether a tool's catalogue has backups: BAK-02 judges them."""
     tools = needs.BACKUP_TOOLS.of(facts)
-    return not isinstance(tools, Unavailable) and any(each.backups for each in tools.catalogues)
+    return not isinstance(tools, Unavailable) and any(catalogue.backups for catalogue in tools.catalogues)
 
 
-def _backups(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _backups(facts: CheckFacts, limits: Limits) -> Findings:
     if needs.parameters(facts).text("archive_mode") == "off":
         # The server keeps no history then; ARC-01 says that archiving is off.
         return
-    for _, seen in facts.have(BACKUPS):
-        if seen.newest_ms is None and _told_by_tools(facts):
+    for _, history in facts.have(BACKUPS):
+        if history.newest_ms is None and _has_tool_backups(facts):
             return
-        if seen.newest_ms is None:
+        if history.newest_ms is None:
             yield Unknown("no history file of a backup is in pg_wal: backups of a standby or by snapshots leave none")
             continue
-        age_s = (seen.now_ms - seen.newest_ms) / 1000
+        age_s = (history.now_ms - history.newest_ms) / 1000
         if age_s > limits["days"] * _DAY_S:
             yield Finding(
                 severity=Severity.HIGH if age_s > limits["high"] * _DAY_S else Severity.WARNING,
                 says=f"the last base backup ended {duration(age_s)} ago: a restore replays all WAL since",
                 evidence=(Evidence(f"{age_s:.0f} s", "pg_ls_waldir().modification of *.backup"),),
-                fix=words("Take a base backup (pg_basebackup, or the tool in use), and find out why none was taken."),
+                fix=by_hand("Take a base backup (pg_basebackup, or the tool in use), and find out why none was taken."),
                 subject="backup",
             )
+
+
+_TOOLS: Final = "pgBackRest, Barman, WAL-G"
+
+
+def _catalogues(facts: CheckFacts, limits: Limits) -> Findings:
+    tools = facts.have(needs.BACKUP_TOOLS)
+    if not tools.installed:
+        yield Finding(
+            severity=Severity.INFO,
+            says="no backup tool is found on this machine: nothing here tells when the last base backup was taken",
+            evidence=(Evidence(f"looked for {_TOOLS}", "PATH"),),
+            fix=by_hand("Where another machine takes the backups, its tool tells; else take backups with one of them."),
+            subject="tools",
+        )
+        return
+    for tool, reason in tools.problems:
+        yield Unknown(f"{tool}: {reason}")
+    identifier = facts.have(needs.SERVER).system_identifier
+    untold = [catalogue for catalogue in tools.catalogues if not catalogue.system_identifiers]
+    if len(untold) > 1:
+        yield Unknown(
+            f"{untold[0].tool} has {', '.join(catalogue.name for catalogue in untold)}, and does not tell which is "
+            "this server"
+        )
+        return
+    of_this_server = [
+        catalogue
+        for catalogue in tools.catalogues
+        if not catalogue.system_identifiers or identifier in catalogue.system_identifiers
+    ]
+    if not of_this_server:
+        if not tools.problems:
+            yield _none(facts, tools.installed)
+        return
+    for catalogue in of_this_server:
+        yield from _judged(facts, catalogue, limits)
+
+
+def _none(facts: CheckFacts, installed: tuple[str, ...]) -> Finding:
+    identifier = facts.have(needs.SERVER).system_identifier
+    return Finding(
+        severity=Severity.HIGH,
+        says=f"{' and '.join(installed)} {'has' if len(installed) == 1 else 'have'} no backup of this server",
+        evidence=(Evidence(f"no system identifier {identifier}", "the tool's catalogue"),),
+        fix=by_hand("Configure the tool for this server, and take a full backup."),
+        subject="none",
+    )
+
+
+def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Findings:
+    called = f"{catalogue.tool} {catalogue.name}".rstrip()
+    ended = [backup for backup in catalogue.backups if backup.ended_ms is not None]
+    good = [backup for backup in ended if backup.full and not backup.failed]
+    newest = max(catalogue.backups, key=_end_ms, default=None)
+    if newest is not None and newest.failed:
+        yield Finding(
+            severity=Severity.HIGH,
+            says=f"{called}: the newest backup, {newest.label}, is no good: {newest.failed}",
+            evidence=(Evidence(f"{newest.label}: {newest.failed}", f"catalogue of {catalogue.tool}"),),
+            fix=by_hand("The tool's log has the cause; take a full backup."),
+            subject=f"{called} failed",
+        )
+    if not good:
+        yield Finding(
+            severity=Severity.HIGH,
+            says=f"{called}: there is no full backup that ended well",
+            evidence=(Evidence(f"{len(catalogue.backups)} backups", f"catalogue of {catalogue.tool}"),),
+            fix=by_hand("Take a full backup."),
+            subject=called,
+        )
+        return
+    last = max(good, key=_end_ms)
+    age_s = (now_ms(facts) - (last.ended_ms or 0)) / 1000
+    if age_s > limits["days"] * _DAY_S:
+        yield Finding(
+            severity=Severity.HIGH if age_s > limits["high"] * _DAY_S else Severity.WARNING,
+            says=f"{called}: the last full backup, {last.label}, ended {duration(age_s)} ago",
+            evidence=(Evidence(f"{last.label}, {age_s:.0f} s ago", f"catalogue of {catalogue.tool}"),),
+            fix=by_hand("Take a full backup, and find out why none was taken."),
+            subject=called,
+        )
+
+
+def _end_ms(backup: ToolBackup) -> int:
+    """Return the end of a backup; one that has not ended is the newest."""
+    return 2**63 if backup.ended_ms is None else backup.ended_ms
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -466,6 +540,20 @@ CHECKS: Final[tuple[Check, ...]] = (
         thresholds=(
             Threshold("days", 7, "d", "an older one is a warning"),
             Threshold("high", 30, "d", "an older one is a high finding"),
+        ),
+    ),
+    Check(
+        id="BAK-02",
+        group="backups",
+        title="backups of backup tools",
+        why="A tool that is installed is not yet a backup, and an old full backup makes a restore long or impossible.",
+        severity=Severity.HIGH,
+        page="continuous-archiving.html#BACKUP-BASE-BACKUP",
+        needs=(needs.SERVER, needs.BACKUP_TOOLS),
+        look=_catalogues,
+        thresholds=(
+            Threshold("days", 8, "d", "an older full backup is a warning"),
+            Threshold("high", 32, "d", "an older full backup is a high finding"),
         ),
     ),
 )

@@ -1,19 +1,18 @@
-"""Who writes dirty buffers: the background writer, or backends that wanted to read."""
+"""Writers of dirty buffers: the background writer, or backends that wanted to read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.base.units import count
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
-from pgtop_tune.health.rules import counted, counted_s, setting, too_young
+from pgtop_tune.health.fixes import by_hand, set_parameter
+from pgtop_tune.health.rules import as_shown, counted, counted_s, too_young, value_finding
 from pgtop_tune.model.absence import Unavailable
 
 _GROUP: Final = "background writer"
@@ -27,28 +26,28 @@ _NOT_BACKENDS: Final = frozenset({"checkpointer", "background writer", "startup"
 
 
 class _Writers(Struct, frozen=True):
-    """Who wrote dirty buffers of relations, in buffers a second.
+    """Rates at which processes wrote dirty buffers of relations, in buffers a second.
 
     Attributes:
         backends: By whom a user waits for; those that a bulk load or a vacuum writes from its own ring are not among
             them where they are counted apart: no background writer could have.
-        others: By the checkpointer and the background writer together.
+        by_processes: By the checkpointer and the background writer together.
         cleaned: By the background writer.
         source: Of the first.
     """
 
     backends: float
-    others: float
+    by_processes: float
     cleaned: float
     source: str
 
 
 def _writers(facts: CheckFacts) -> _Writers | None:
-    """None where it is not counted what backends wrote."""
-    seen, counted = facts.have(needs.CHECKPOINTS), needs.IO.of(facts)
-    seconds = counted_s(facts, seen.stats_reset_ms)
-    cleaned = seen.buffers_clean / seconds
-    others = seen.buffers_checkpoint / seconds + cleaned
+    """Return the rates; None where the server does not count writes of backends."""
+    checkpoints, counted = facts.have(needs.CHECKPOINTS), needs.IO.of(facts)
+    seconds = counted_s(facts, checkpoints.stats_reset_ms)
+    cleaned = checkpoints.buffers_clean / seconds
+    by_processes = checkpoints.buffers_checkpoint / seconds + cleaned
     if needs.major(facts) >= _CONTEXTS_SINCE and not isinstance(counted, Unavailable):
         written = sum(
             row.writes or 0
@@ -56,101 +55,104 @@ def _writers(facts: CheckFacts) -> _Writers | None:
             if row.object == "relation" and row.context == "normal" and row.backend_type not in _NOT_BACKENDS
         )
         backends = written / counted_s(facts, counted.stats_reset_ms)
-        return _Writers(backends=backends, others=others, cleaned=cleaned, source="pg_stat_io.writes, context normal")
-    if seen.buffers_backend is None:
+        return _Writers(
+            backends=backends, by_processes=by_processes, cleaned=cleaned, source="pg_stat_io.writes, context normal"
+        )
+    if checkpoints.buffers_backend is None:
         return None
     return _Writers(
-        backends=seen.buffers_backend / seconds, others=others, cleaned=cleaned, source=f"{_VIEW}.buffers_backend"
+        backends=checkpoints.buffers_backend / seconds,
+        by_processes=by_processes,
+        cleaned=cleaned,
+        source=f"{_VIEW}.buffers_backend",
     )
 
 
-def _by_backends(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    found = _writers(facts)
-    if found is None:
+def _by_backends(facts: CheckFacts, limits: Limits) -> Findings:
+    writers = _writers(facts)
+    if writers is None:
         yield Unknown("buffers written by backends are not counted here")
         return
-    per_s = found.backends + found.others
+    per_s = writers.backends + writers.by_processes
     seconds = counted_s(facts, facts.have(needs.CHECKPOINTS).stats_reset_ms)
     if (young := too_young(seconds)) is not None:
         yield young
     if per_s * seconds < limits["buffers"]:
         return
-    share = 100 * found.backends / per_s
-    if share <= limits["percent"] or found.backends <= found.cleaned:
+    share = 100 * writers.backends / per_s
+    if share <= limits["percent"] or writers.backends <= writers.cleaned:
         return
-    known = needs.parameters(facts)
-    pages, mixed = known.whole("bgwriter_lru_maxpages"), needs.major(facts) < _CONTEXTS_SINCE
+    parameters = needs.parameters(facts)
+    pages, mixed = parameters.whole("bgwriter_lru_maxpages"), needs.major(facts) < _CONTEXTS_SINCE
     yield Finding(
-        # Before 16 each page by which a table grows is counted as well, and loading data is nothing else.
+        # Before 16 the counter includes each page by which a table grows, and so all of a bulk load.
         severity=Severity.INFO if mixed else Severity.HIGH if share >= limits["high"] else Severity.WARNING,
         says=f"backends wrote {share:.0f} % of {count(per_s * seconds)} dirty buffers themselves, the background "
         "writer "
-        f"{100 * found.cleaned / per_s:.0f} %",
+        f"{100 * writers.cleaned / per_s:.0f} %",
         evidence=(
-            Evidence(f"{count(found.backends)} a second by backends", found.source),
-            Evidence(f"{count(found.cleaned)} a second by the background writer", f"{_VIEW}.buffers_clean"),
-            setting(facts, "bgwriter_delay", "bgwriter_lru_maxpages", "bgwriter_lru_multiplier"),
+            Evidence(f"{count(writers.backends)} a second by backends", writers.source),
+            Evidence(f"{count(writers.cleaned)} a second by the background writer", f"{_VIEW}.buffers_clean"),
+            as_shown(facts, "bgwriter_delay", "bgwriter_lru_maxpages", "bgwriter_lru_multiplier"),
             counted(seconds, _RESET),
         ),
-        fix=set_parameter(known.row("bgwriter_lru_maxpages"), str(max(4 * pages, 400))),
+        fix=set_parameter(parameters.row("bgwriter_lru_maxpages"), str(max(4 * pages, 400))),
         confidence=Confidence.LOW if mixed else Confidence.HIGH,
     )
 
 
-def _halted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    seen, known = facts.have(needs.CHECKPOINTS), needs.parameters(facts)
-    pages, delay_s = known.whole("bgwriter_lru_maxpages"), known.number("bgwriter_delay")
+def _halted(facts: CheckFacts, limits: Limits) -> Findings:
+    checkpoints, parameters = facts.have(needs.CHECKPOINTS), needs.parameters(facts)
+    pages, delay_s = parameters.whole("bgwriter_lru_maxpages"), parameters.number("bgwriter_delay")
     if pages == 0:
-        yield Finding(
-            severity=Severity.WARNING,
-            says="bgwriter_lru_maxpages is 0: the background writer cleans nothing, backends do it while they work",
-            evidence=(setting(facts, "bgwriter_lru_maxpages"),),
-            fix=set_parameter(known.row("bgwriter_lru_maxpages"), "100"),
-            subject="off",
+        row, says = (
+            parameters.row("bgwriter_lru_maxpages"),
+            "the background writer cleans nothing, backends do it while they work",
         )
+        yield value_finding(facts, row, says, set_parameter(row, "100"), subject="off")
         return
-    seconds = counted_s(facts, seen.stats_reset_ms)
+    seconds = counted_s(facts, checkpoints.stats_reset_ms)
     young = too_young(seconds)
     if young is not None:
         yield young
         return
     rounds = seconds / delay_s
-    share = 100 * seen.maxwritten_clean / rounds
+    share = 100 * checkpoints.maxwritten_clean / rounds
     if share > limits["percent"]:
         better = math.ceil(pages * (1 + share / 100) / _ROUNDED_TO) * _ROUNDED_TO
         yield Finding(
             severity=Severity.WARNING,
             says=f"the background writer stopped at bgwriter_lru_maxpages in {share:.0f} % of its rounds",
             evidence=(
-                Evidence(f"{seen.maxwritten_clean} times in {rounds:.0f} rounds", f"{_VIEW}.maxwritten_clean"),
-                setting(facts, "bgwriter_lru_maxpages", "bgwriter_delay"),
+                Evidence(f"{checkpoints.maxwritten_clean} times in {rounds:.0f} rounds", f"{_VIEW}.maxwritten_clean"),
+                as_shown(facts, "bgwriter_lru_maxpages", "bgwriter_delay"),
                 counted(seconds, _RESET),
             ),
-            fix=set_parameter(known.row("bgwriter_lru_maxpages"), str(better)),
+            fix=set_parameter(parameters.row("bgwriter_lru_maxpages"), str(better)),
         )
 
 
-def _fsyncs(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    seen = facts.have(needs.CHECKPOINTS)
+def _fsyncs(facts: CheckFacts, limits: Limits) -> Findings:
+    checkpoints = facts.have(needs.CHECKPOINTS)
     of_io = needs.major(facts) >= _PG_STAT_IO_SINCE
     io = needs.IO.of(facts)
-    reset_ms = io.stats_reset_ms if of_io and not isinstance(io, Unavailable) else seen.stats_reset_ms
+    reset_ms = io.stats_reset_ms if of_io and not isinstance(io, Unavailable) else checkpoints.stats_reset_ms
     seconds = counted_s(facts, reset_ms)
     if (young := too_young(seconds)) is not None:
         yield young
-    if seen.backend_fsyncs is None:
+    if checkpoints.backend_fsyncs is None:
         yield Unknown("fsyncs by backends are not counted here")
-    elif seen.backend_fsyncs > limits["fsyncs"]:
+    elif checkpoints.backend_fsyncs > limits["fsyncs"]:
         source = "pg_stat_io.fsyncs" if of_io else f"{_VIEW}.buffers_backend_fsync"
         yield Finding(
             severity=Severity.WARNING,
-            says=f"backends had to sync files themselves {seen.backend_fsyncs} times: the checkpointer's queue was "
-            "full",
+            says=f"backends had to sync files themselves {checkpoints.backend_fsyncs} times: the checkpointer's queue "
+            "was full",
             evidence=(
-                Evidence(f"{seen.backend_fsyncs} fsyncs by backends", source),
+                Evidence(f"{checkpoints.backend_fsyncs} fsyncs by backends", source),
                 counted(seconds, "pg_stat_reset_shared('io')" if of_io else _RESET),
             ),
-            fix=words(
+            fix=by_hand(
                 "Give the checkpointer a larger queue (it grows with shared_buffers), or storage that syncs faster."
             ),
         )

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pgtop_tune.advice.rules.wal import FULL_PER_S, needed_max_wal_bytes
 from pgtop_tune.base.units import MB, about, count
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded, thresholds
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.bounds import BadValue, bounded, thresholds
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+)
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
+from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.rules import (
     SHORTEST_S,
     advice_facts,
     advised,
+    as_shown,
     counted,
     counted_s,
     on_standby,
-    setting,
     too_young,
 )
 from pgtop_tune.model.absence import Unavailable
@@ -36,7 +46,7 @@ _TRIES: Final = (
 
 
 def _view(facts: CheckFacts, column: str) -> str:
-    """Where the counters of checkpoints are: a view of their own since 17."""
+    """Return the view and column of a counter of checkpoints: a view of their own since 17."""
     if needs.major(facts) >= 17:
         return f"pg_stat_checkpointer.num_{column}"
     return f"pg_stat_bgwriter.checkpoints_{'req' if column == 'requested' else column}"
@@ -47,34 +57,36 @@ def _reset(facts: CheckFacts) -> str:
 
 
 def _by_volume(facts: CheckFacts) -> int:
-    """Of the requested checkpoints those that the volume of WAL can have asked for: one for each distance at which it
-    does. The others are CHECKPOINT, CREATE DATABASE with file_copy, base backups. All where the volume is not known.
+    """Return the requested checkpoints that the volume of WAL explains; all of them where the volume is not known.
+
+    The volume asks for one at each distance of WAL. The others are of CHECKPOINT, CREATE DATABASE with file_copy and
+    base backups.
 
     Source: xlog.c (CalculateCheckpointSegments, XLogCheckpointNeeded): max_wal_size / (1 +
     checkpoint_completion_target) in whole segments, less the one it begins in.
     """
-    seen, wal, known = facts.have(needs.CHECKPOINTS), needs.WAL.of(facts), needs.parameters(facts)
+    checkpoints, wal, parameters = facts.have(needs.CHECKPOINTS), needs.WAL.of(facts), needs.parameters(facts)
     if isinstance(wal, Unavailable) or on_standby(facts):
         # A standby counts no WAL that it replays.
-        return seen.requested
+        return checkpoints.requested
     per_s = wal.wal_bytes / counted_s(facts, wal.stats_reset_ms)
-    segment = _SEGMENT if known.find("wal_segment_size") is None else known.number("wal_segment_size")
-    segments = known.number("max_wal_size") / (1 + known.number("checkpoint_completion_target")) // segment
+    segment = _SEGMENT if parameters.find("wal_segment_size") is None else parameters.number("wal_segment_size")
+    segments = parameters.number("max_wal_size") / (1 + parameters.number("checkpoint_completion_target")) // segment
     distance = max(segments - 1, 1) * segment
-    return min(seen.requested, round(per_s * counted_s(facts, seen.stats_reset_ms) / distance))
+    return min(checkpoints.requested, round(per_s * counted_s(facts, checkpoints.stats_reset_ms) / distance))
 
 
-def _requested(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    seen = facts.have(needs.CHECKPOINTS)
+def _requested(facts: CheckFacts, limits: Limits) -> Findings:
+    checkpoints = facts.have(needs.CHECKPOINTS)
     if on_standby(facts):
         yield Unknown(_TRIES)
         return
-    seconds = counted_s(facts, seen.stats_reset_ms)
+    seconds = counted_s(facts, checkpoints.stats_reset_ms)
     if (young := too_young(seconds, limits["age"])) is not None:
         yield young
         return
     by_volume = _by_volume(facts)
-    all_of_them = seen.timed + by_volume
+    all_of_them = checkpoints.timed + by_volume
     share = 100 * by_volume / all_of_them if all_of_them else 0.0
     if all_of_them < limits["checkpoints"] or share <= limits["percent"]:
         return
@@ -83,10 +95,11 @@ def _requested(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
         says=f"{share:.0f} % of {all_of_them} checkpoints were requested, most likely because max_wal_size was reached",
         evidence=(
             Evidence(
-                f"{seen.requested} requested, {by_volume} of them by the volume of WAL", _view(facts, "requested")
+                f"{checkpoints.requested} requested, {by_volume} of them by the volume of WAL",
+                _view(facts, "requested"),
             ),
-            Evidence(f"{seen.timed} timed", _view(facts, "timed")),
-            setting(facts, "max_wal_size", "checkpoint_timeout"),
+            Evidence(f"{checkpoints.timed} timed", _view(facts, "timed")),
+            as_shown(facts, "max_wal_size", "checkpoint_timeout"),
             counted(seconds, _reset(facts)),
         ),
         fix=_more_volume(facts),
@@ -94,18 +107,18 @@ def _requested(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
     )
 
 
-def _interval(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    seen = facts.have(needs.CHECKPOINTS)
-    if on_standby(facts) and seen.done is None:
+def _interval(facts: CheckFacts, limits: Limits) -> Findings:
+    checkpoints = facts.have(needs.CHECKPOINTS)
+    if on_standby(facts) and checkpoints.done is None:
         yield Unknown(_TRIES)
         return
-    seconds = counted_s(facts, seen.stats_reset_ms)
+    seconds = counted_s(facts, checkpoints.stats_reset_ms)
     if (young := too_young(seconds, limits["age"])) is not None:
         yield young
         return
-    # Timed ones are counted also where there was nothing to write, so they can only make the distance look shorter.
-    count = seen.done if seen.done is not None else seen.timed + seen.requested
-    count -= seen.requested - _by_volume(facts)
+    # Timed checkpoints count even with nothing to write, so the distance can only look shorter than it is.
+    count = checkpoints.done if checkpoints.done is not None else checkpoints.timed + checkpoints.requested
+    count -= checkpoints.requested - _by_volume(facts)
     timeout_s = needs.parameters(facts).number("checkpoint_timeout")
     if count < limits["checkpoints"]:
         return
@@ -115,34 +128,30 @@ def _interval(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             severity=Severity.HIGH if every_s < limits["high"] else Severity.WARNING,
             says=f"a checkpoint every {every_s:.0f} s, checkpoint_timeout is {timeout_s:.0f} s",
             evidence=(
-                Evidence(f"{count} checkpoints, {every_s:.0f} s each", _counter(facts, seen)),
-                setting(facts, "checkpoint_timeout", "max_wal_size"),
+                Evidence(f"{count} checkpoints, {every_s:.0f} s each", _counter(facts, checkpoints)),
+                as_shown(facts, "checkpoint_timeout", "max_wal_size"),
                 counted(seconds, _reset(facts)),
             ),
-            fix=_slower(facts, timeout_s),
+            fix=advised(facts, "checkpoint_timeout") if timeout_s < 300 else _more_volume(facts),
         )
 
 
-def _counter(facts: CheckFacts, seen: CheckpointCounters) -> str:
-    if seen.done is not None:
+def _counter(facts: CheckFacts, checkpoints: CheckpointCounters) -> str:
+    if checkpoints.done is not None:
         return "pg_stat_checkpointer.num_done"
     return f"{_view(facts, 'timed')} + {_view(facts, 'requested')}"
-
-
-def _slower(facts: CheckFacts, timeout_s: float) -> Fix:
-    return advised(facts, "checkpoint_timeout") if timeout_s < 300 else _more_volume(facts)
 
 
 def _more_volume(facts: CheckFacts) -> Fix:
     fix = advised(facts, "max_wal_size")
     if fix.parameter is not None:
         return fix
-    return words(f"{fix.do} Measure under load: `pgtop-tune advise --group checkpoints --seconds 60`.")
+    return by_hand(f"{fix.do} Measure under load: `pgtop-tune advise --group checkpoints --seconds 60`.")
 
 
-def _target(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
-    target = known.number("checkpoint_completion_target")
+def _target(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
+    target = parameters.number("checkpoint_completion_target")
     if limits["low"] <= target <= limits["high"]:
         return
     consequence = (
@@ -153,26 +162,26 @@ def _target(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     yield Finding(
         severity=Severity.WARNING,
         says=f"checkpoint_completion_target is {target:g}: {consequence}",
-        evidence=(setting(facts, "checkpoint_completion_target"),),
+        evidence=(as_shown(facts, "checkpoint_completion_target"),),
         fix=advised(facts, "checkpoint_completion_target"),
     )
 
 
-def _volume(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _volume(facts: CheckFacts, limits: Limits) -> Findings:
     measured = advice_facts(facts)
     needed = None if measured is None else needed_max_wal_bytes(measured)
     if measured is None or measured.wal_bytes_per_s is None or needed is None:
         yield Unknown("the WAL rate is unknown: no session is active, and the counters are too young")
         return
-    known = needs.parameters(facts)
-    if known.number("max_wal_size") * limits["factor"] < needed:
+    parameters = needs.parameters(facts)
+    if parameters.number("max_wal_size") * limits["factor"] < needed:
         yield Finding(
             severity=Severity.WARNING,
-            says=f"max_wal_size {known.shown('max_wal_size')} is reached before checkpoint_timeout: "
+            says=f"max_wal_size {parameters.shown('max_wal_size')} is reached before checkpoint_timeout: "
             f"{about(measured.wal_bytes_per_s)}/s of WAL need {about(needed)}",
             evidence=(
                 Evidence(f"{about(measured.wal_bytes_per_s)}/s of WAL", measured.wal_rate_source),
-                setting(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
+                as_shown(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
                 Evidence(
                     f"{about(needed)} needed", "rate × checkpoint_timeout × (1 + checkpoint_completion_target) × 1.2"
                 ),
@@ -182,51 +191,46 @@ def _volume(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _disk(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    advised = advice_facts(facts)
-    if advised is None or advised.wal_disk_bytes is None:
+def _disk(facts: CheckFacts, limits: Limits) -> Findings:
+    machine = advice_facts(facts)
+    if machine is None or machine.wal_disk_bytes is None:
         yield Unknown("the file system of pg_wal is not visible")
         return
-    known = needs.parameters(facts)
-    sizes = {name: known.number(name) for name in ("max_wal_size", "wal_keep_size")}
+    parameters = needs.parameters(facts)
+    sizes = {name: parameters.number(name) for name in ("max_wal_size", "wal_keep_size")}
     kept = sum(sizes.values())
-    share = 100 * kept / advised.wal_disk_bytes
+    share = 100 * kept / machine.wal_disk_bytes
     if share > limits["percent"]:
         yield Finding(
             severity=Severity.HIGH,
-            says=f"max_wal_size and wal_keep_size may take {share:.0f} % of the {about(advised.wal_disk_bytes)} WAL "
+            says=f"max_wal_size and wal_keep_size may take {share:.0f} % of the {about(machine.wal_disk_bytes)} WAL "
             "disk",
             evidence=(
-                setting(facts, "max_wal_size", "wal_keep_size"),
-                Evidence(f"{about(advised.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
+                as_shown(facts, "max_wal_size", "wal_keep_size"),
+                Evidence(f"{about(machine.wal_disk_bytes)} in all", "statvfs(3) of pg_wal"),
             ),
-            fix=_lowered(facts, sizes),
+            fix=advised(facts, max(sizes, key=sizes.__getitem__)),
         )
 
 
-def _lowered(facts: CheckFacts, sizes: Mapping[str, float]) -> Fix:
-    """The larger one."""
-    return advised(facts, max(sizes, key=sizes.__getitem__))
-
-
-def _buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    wal, known = facts.have(needs.WAL), needs.parameters(facts)
+def _buffers(facts: CheckFacts, limits: Limits) -> Findings:
+    wal, parameters = facts.have(needs.WAL), needs.parameters(facts)
     seconds = counted_s(facts, wal.stats_reset_ms)
     young = too_young(seconds)
     if young is not None:
         yield young
         return
     per_s = wal.wal_buffers_full / seconds
-    size = known.number("wal_buffers")
+    size = parameters.number("wal_buffers")
     if per_s > limits["per_second"] and size < _MOST_BUFFERS:
         yield Finding(
             severity=Severity.INFO,
-            says=f"wal_buffers {known.shown('wal_buffers')} were full {count(per_s)} times a second: backends had "
+            says=f"wal_buffers {parameters.shown('wal_buffers')} were full {count(per_s)} times a second: backends had "
             "to write "
             "WAL themselves",
             evidence=(
                 Evidence(f"{wal.wal_buffers_full} times in {seconds:.0f} s", "pg_stat_wal.wal_buffers_full"),
-                setting(facts, "wal_buffers"),
+                as_shown(facts, "wal_buffers"),
                 counted(seconds, "pg_stat_reset_shared('wal')"),
             ),
             fix=advised(facts, "wal_buffers"),
@@ -234,64 +238,53 @@ def _buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 
 _SIZES: Final = (
-    Bound(
-        name="max_wal_size",
+    BadValue(
+        "max_wal_size",
+        "4GB",
+        "under load, checkpoints follow each other without a pause",
         below=1024 * MB,
         unit="bytes",
-        better="4GB",
-        says="under load, checkpoints follow each other without a pause",
     ),
-    Bound(
-        name="checkpoint_timeout",
+    BadValue(
+        "checkpoint_timeout",
+        "15min",
+        "after each checkpoint, every page is written whole into the WAL once",
         below=300,
         unit="s",
-        better="15min",
         limit="checkpoint_timeout_low",
-        says="after each checkpoint, every page is written whole into the WAL once",
     ),
-    Bound(
-        name="checkpoint_timeout",
+    BadValue(
+        "checkpoint_timeout",
+        "15min",
+        "recovery after a crash replays the WAL since the last checkpoint",
         above=3600,
         unit="s",
-        better="15min",
         limit="checkpoint_timeout_high",
         severity=Severity.INFO,
-        says="recovery after a crash replays the WAL since the last checkpoint",
     ),
 )
 _WRITING: Final = (
-    Bound(
-        name="wal_buffers",
-        below=MB,
-        unit="bytes",
-        better="-1",
-        says="backends write WAL themselves, before their commit",
-    ),
-    Bound(
-        name="commit_delay",
-        above=1000,
-        better="0",
-        says="so many microseconds are added to commits of a busy server",
-    ),
-    Bound(
-        name="wal_writer_delay",
+    BadValue("wal_buffers", "-1", "backends write WAL themselves, before their commit", below=MB, unit="bytes"),
+    BadValue("commit_delay", "0", "so many microseconds are added to commits of a busy server", above=1000),
+    BadValue(
+        "wal_writer_delay",
+        "200ms",
+        "with synchronous_commit = off, a crash loses the commits of up to three times as long",
         above=1,
         unit="s",
-        better="200ms",
-        says="with synchronous_commit = off, a crash loses the commits of up to three times as long",
     ),
-    Bound(
-        name="wal_compression",
-        words=("off",),
-        better="on",
+    BadValue(
+        "wal_compression",
+        "on",
+        "full-page images fill WAL, archive and network uncompressed",
+        texts=("off",),
         severity=Severity.INFO,
-        says="full-page images fill WAL, archive and network uncompressed",
     ),
-    Bound(
-        name="wal_sync_method",
-        words=("open_sync", "fsync_writethrough"),
-        better="fdatasync",
-        says="each write of WAL waits for the disk by itself",
+    BadValue(
+        "wal_sync_method",
+        "fdatasync",
+        "each write of WAL waits for the disk by itself",
+        texts=("open_sync", "fsync_writethrough"),
     ),
 )
 _ENOUGH: Final = Threshold("checkpoints", 10, "", "fewer checkpoints are inconclusive")

@@ -3,21 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal
+from pgtop_tune.base.units import count, duration
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown, about_several
+from pgtop_tune.health.check import (
+    Check,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Language,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+    about_several,
+)
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
-from pgtop_tune.health.further_rows import ConnectionLimit
-from pgtop_tune.health.questions import CONNECTION_LIMITS
-from pgtop_tune.health.rules import advice_facts, advised, hidden, on_standby, setting
+from pgtop_tune.health.fixes import by_hand
+from pgtop_tune.health.questions import CONNECTION_LIMITS, ConnectionLimitRow
+from pgtop_tune.health.rules import (
+    advice_facts,
+    advised,
+    advised_or,
+    also_scoped,
+    as_shown,
+    first_few,
+    hidden,
+    in_database,
+    on_standby,
+    value_finding,
+)
+from pgtop_tune.metrics.connections import IN_TRANSACTION
 from pgtop_tune.metrics.pooler import server_shares
 from pgtop_tune.metrics.server import client_backends
+from pgtop_tune.metrics.vacuum import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import PGBOUNCER
+from pgtop_tune.model.postgres import Backend
+from pgtop_tune.model.replication import PreparedTransaction
 
 _GROUP: Final = "connections"
 _RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
@@ -28,17 +55,17 @@ _SHOWN: Final = 3
 _MENDED: Final = 20
 
 
-def _open_to_all(known: needs.Parameters) -> int:
-    """Connections for those who are neither superusers nor of pg_use_reserved_connections."""
-    reserved = sum(known.whole(name) for name in _RESERVED if known.find(name) is not None)
-    return known.whole("max_connections") - reserved
+def _open_to_all(parameters: needs.Parameters) -> int:
+    """Return the connections for roles that are neither superusers nor in pg_use_reserved_connections."""
+    reserved = sum(parameters.whole(name) for name in _RESERVED if parameters.find(name) is not None)
+    return parameters.whole("max_connections") - reserved
 
 
-def _used(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _used(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
-    known = needs.parameters(facts)
+    parameters = needs.parameters(facts)
     activity = facts.have(needs.ACTIVITY)
-    sessions, most = len(client_backends(activity)) + activity.own_backends, _open_to_all(known)
+    sessions, most = len(client_backends(activity)) + activity.own_backends, _open_to_all(parameters)
     share = 100 * sessions / max(most, 1)
     if share >= limits["percent"]:
         yield Finding(
@@ -46,28 +73,28 @@ def _used(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             says=f"{sessions} of {most} connections are in use ({share:.0f} %)",
             evidence=(
                 Evidence(f"{sessions} client backends", "pg_stat_activity.backend_type"),
-                setting(facts, "max_connections", "superuser_reserved_connections"),
+                as_shown(facts, "max_connections", "superuser_reserved_connections"),
             ),
-            fix=words(
+            fix=by_hand(
                 "Put a pooler between clients and server, or end idle sessions; more max_connections cost memory and "
                 "a restart."
             ),
         )
 
 
-def _many(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    advised, known = advice_facts(facts), needs.parameters(facts)
+def _many(facts: CheckFacts, limits: Limits) -> Findings:
+    advised, parameters = advice_facts(facts), needs.parameters(facts)
     if advised is None or advised.cores is None:
         yield Unknown("the server's number of processors is unknown")
         return
-    most, sensible = known.whole("max_connections"), max(_FEW, int(limits["per_core"] * advised.cores))
+    most, sensible = parameters.whole("max_connections"), max(_FEW, int(limits["per_core"] * advised.cores))
     if most > sensible:
         yield Finding(
             severity=Severity.WARNING,
             says=f"max_connections {most} on {advised.cores} processors: that many active sessions slow each other "
             "down",
             evidence=(
-                setting(facts, "max_connections"),
+                as_shown(facts, "max_connections"),
                 Evidence(f"{advised.cores} processors", "/proc/stat, cpu.max"),
             ),
             fix=_fewer(facts, sensible),
@@ -75,22 +102,22 @@ def _many(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
 
 
 def _fewer(facts: CheckFacts, sensible: int) -> Fix:
-    """As few as sensible, where that leaves room for the sessions there are."""
+    """Return the fix that lowers max_connections, where that leaves room for the sessions there are."""
     activity = needs.ACTIVITY.of(facts)
     used = 0 if isinstance(activity, Unavailable) else len(client_backends(activity))
     if on_standby(facts):
-        return words(f"Set max_connections to {sensible} on the primary first: a standby with fewer does not start.")
+        return by_hand(f"Set max_connections to {sensible} on the primary first: a standby with fewer does not start.")
     if used * _ROOM > sensible:
-        return words(
+        return by_hand(
             f"Put a pooler between clients and server first: {used} sessions are connected now, and {sensible} "
             "connections would be too few for them."
         )
     return advised(facts, "max_connections")
 
 
-def _pools(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    known = needs.parameters(facts)
-    found, total = [], 0
+def _pools(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
+    names, total = [], 0
     for pooler in facts.have(needs.POOLERS).poolers:
         if isinstance(pooler.console, Unavailable):
             yield Unknown(f"{pooler.name}: {pooler.console}")
@@ -99,21 +126,21 @@ def _pools(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         if any(share.most is None for share in shares):
             yield Unknown(f"{pooler.name} does not show the size of all its pools")
         total += sum(share.most or 0 for share in shares)
-        found.append(pooler.name)
-    most = _open_to_all(known)
+        names.append(pooler.name)
+    most = _open_to_all(parameters)
     if total > most:
         yield Finding(
             severity=Severity.CRITICAL,
-            says=f"the pools of {', '.join(found)} may open {total} connections, the server has {most}",
+            says=f"the pools of {', '.join(names)} may open {total} connections, the server has {most}",
             evidence=(
                 Evidence(f"{total} server connections", "SHOW DATABASES, SHOW POOLS, SHOW CONFIG"),
-                setting(facts, "max_connections", "superuser_reserved_connections"),
+                as_shown(facts, "max_connections", "superuser_reserved_connections"),
             ),
-            fix=words("Make the pools smaller (default_pool_size, max_db_connections) until their sum fits."),
+            fix=by_hand("Make the pools smaller (default_pool_size, max_db_connections) until their sum fits."),
         )
 
 
-def _prepared(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _prepared(facts: CheckFacts, limits: Limits) -> Findings:
     for pooler in facts.have(needs.POOLERS).poolers:
         if isinstance(pooler.console, Unavailable):
             yield Unknown(f"{pooler.name}: {pooler.console}")
@@ -130,23 +157,25 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
                 "drivers that "
                 "prepare (and pgbench -M prepared) fail behind it",
                 evidence=(Evidence(f"max_prepared_statements {settings.max_prepared_statements or 0}", "SHOW CONFIG"),),
-                fix=words(
+                fix=by_hand(
                     "Set max_prepared_statements in pgbouncer.ini (1.21 and later), or use -M simple or extended."
                 ),
                 subject=pooler.name,
             )
 
 
-def _limited(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _limited(facts: CheckFacts, limits: Limits) -> Findings:
     of_all = [row for _, row in facts.have(CONNECTION_LIMITS)]
     rows = [row for row in of_all if row.kind != _INVALID]
-    if left := [row for row in of_all if row.kind == _INVALID]:
-        yield about_several(left, lambda row: row.name, lambda some, _: _half_dropped(some))
+    if half_dropped := [row for row in of_all if row.kind == _INVALID]:
+        yield about_several(half_dropped, lambda row: row.name, lambda some, _: _half_dropped(some))
     if any(row.most for row in rows):
         yield from hidden(facts)
     clients = client_backends(facts.have(needs.ACTIVITY))
-    used = Counter(("database", each.datname) for each in clients) + Counter(("role", each.usename) for each in clients)
-    closed: dict[str, list[ConnectionLimit]] = {}
+    used = Counter(("database", backend.datname) for backend in clients) + Counter(
+        ("role", backend.usename) for backend in clients
+    )
+    closed: dict[str, list[ConnectionLimitRow]] = {}
     for row in rows:
         number = used[row.kind, row.name]
         if row.most == 0:
@@ -166,33 +195,33 @@ def _limited(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield about_several(shut, lambda row: f"{row.kind} {row.name}", lambda some, _: _closed(some))
 
 
-def _half_dropped(rows: Sequence[ConnectionLimit]) -> Finding:
-    shown = ", ".join(row.name for row in rows[:_SHOWN]) + (" …" if len(rows) > _SHOWN else "")
+def _half_dropped(rows: Sequence[ConnectionLimitRow]) -> Finding:
+    names = first_few((row.name for row in rows), _SHOWN)
     return Finding(
         severity=Severity.WARNING,
-        says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({shown}): no "
+        says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({names}): no "
         "session gets in, and the files stay",
-        evidence=(Evidence(f"datconnlimit -2: {shown}", CONNECTION_LIMITS.source),),
-        fix=words("DROP DATABASE again; an interrupted one left it so, and nothing else can be done with it."),
+        evidence=(Evidence(f"datconnlimit -2: {names}", CONNECTION_LIMITS.source),),
+        fix=by_hand("DROP DATABASE again; an interrupted one left it so, and nothing else can be done with it."),
         subject="half dropped",
     )
 
 
-def _closed(rows: Sequence[ConnectionLimit]) -> Finding:
+def _closed(rows: Sequence[ConnectionLimitRow]) -> Finding:
     kind = rows[0].kind
-    shown = ", ".join(row.name for row in rows[:_SHOWN]) + (" …" if len(rows) > _SHOWN else "")
+    names = first_few((row.name for row in rows), _SHOWN)
     verb = "has" if len(rows) == 1 else "have"
     plural = "" if len(rows) == 1 else "s"
     return Finding(
         severity=Severity.WARNING,
-        says=f"{len(rows)} {kind}{plural} {verb} CONNECTION LIMIT 0 ({shown}): each login is refused but superusers'",
-        evidence=(Evidence(f"CONNECTION LIMIT 0: {shown}", CONNECTION_LIMITS.source),),
+        says=f"{len(rows)} {kind}{plural} {verb} CONNECTION LIMIT 0 ({names}): each login is refused but superusers'",
+        evidence=(Evidence(f"CONNECTION LIMIT 0: {names}", CONNECTION_LIMITS.source),),
         fix=_unlimited(rows[:_MENDED]),
         subject=f"{kind}s",
     )
 
 
-def _unlimited(rows: Sequence[ConnectionLimit]) -> Fix:
+def _unlimited(rows: Sequence[ConnectionLimitRow]) -> Fix:
     do: list[Sql] = []
     undo: list[Sql] = []
     for row in rows:
@@ -206,6 +235,138 @@ def _unlimited(rows: Sequence[ConnectionLimit]) -> Fix:
                 )
             )
     return Fix("\n".join(do), "\n".join(undo), remark="or a number with room for its pools")
+
+
+_TRANSACTIONS: Final = "transactions"
+_SHOWN_SESSIONS: Final = 5
+_NO_WAY_BACK: Final = "-- the transaction is rolled back; its client must start over"
+
+
+def _terminate(pid: int) -> Fix:
+    return Fix(
+        do=composed("SELECT pg_terminate_backend({pid});", pid=literal(pid)),
+        undo=_NO_WAY_BACK,
+        language=Language.SQL,
+        remark="look at the session first: pids are reused",
+    )
+
+
+def _timeout(facts: CheckFacts, limits: Limits) -> Findings:
+    row = needs.parameters(facts).row("idle_in_transaction_session_timeout")
+    if needs.parameters(facts).number(row.name) == 0:
+        says = "a client that hangs in a transaction holds locks and dead rows forever"
+        fix = advised_or(facts, row.name, "5min")
+        yield value_finding(facts, row, says, fix, severity=Severity.INFO, subject="")
+
+
+def _idle(facts: CheckFacts, limits: Limits) -> Findings:
+    yield from hidden(facts)
+    activity = facts.have(needs.ACTIVITY)
+    waiting = [
+        (backend, (activity.now_ms - backend.state_change_ms) / 1000)
+        for backend in client_backends(activity)
+        if (backend.state or "").startswith(IN_TRANSACTION) and backend.state_change_ms is not None
+    ]
+    idle = sorted((pair for pair in waiting if pair[1] >= limits["seconds"]), key=lambda pair: -pair[1])
+    for backend, idle_s in idle[:_SHOWN_SESSIONS]:
+        yield Finding(
+            severity=Severity.HIGH if idle_s >= limits["high"] else Severity.WARNING,
+            says=f"{_session(backend)} has been idle in a transaction for {duration(idle_s)}",
+            evidence=(
+                Evidence(f"pid {backend.pid}: {backend.state} for {idle_s:.0f} s", "pg_stat_activity.state_change"),
+            ),
+            fix=_terminate(backend.pid),
+            subject=f"{backend.usename}@{backend.datname}",
+        )
+    if len(idle) > _SHOWN_SESSIONS:
+        yield Finding(
+            Severity.WARNING,
+            f"{len(idle) - _SHOWN_SESSIONS} more sessions have been idle in a transaction that long",
+            (Evidence(f"{len(idle)} sessions", "pg_stat_activity.state"),),
+        )
+
+
+def _session(backend: Backend) -> str:
+    application = f" ({backend.application_name})" if backend.application_name else ""
+    return f"session {backend.pid} of {backend.usename}@{backend.datname}{application}"
+
+
+def _long(facts: CheckFacts, limits: Limits) -> Findings:
+    yield from hidden(facts)
+    activity = facts.have(needs.ACTIVITY)
+    open_s = [
+        (backend, (activity.now_ms - backend.xact_start_ms) / 1000)
+        for backend in client_backends(activity)
+        if backend.xact_start_ms is not None and not (backend.state or "").startswith(IN_TRANSACTION)
+    ]
+    for backend, since_s in sorted(open_s, key=lambda pair: -pair[1])[:_SHOWN_SESSIONS]:
+        if since_s >= limits["seconds"]:
+            yield Finding(
+                severity=Severity.WARNING,
+                says=f"{_session(backend)} has been in one transaction for {duration(since_s)}",
+                evidence=(Evidence(f"pid {backend.pid}: {since_s:.0f} s", "pg_stat_activity.xact_start"),),
+                fix=_terminate(backend.pid),
+                subject=f"{backend.usename}@{backend.datname}",
+            )
+
+
+def _horizon(facts: CheckFacts, limits: Limits) -> Findings:
+    yield from hidden(facts)
+    oldest = next(iter(holders(facts.interval)), None)
+    if oldest is None or oldest.age < limits["transactions"]:
+        return
+    yield Finding(
+        severity=Severity.HIGH if oldest.age >= limits["high"] else Severity.WARNING,
+        says=f"{oldest.kind} {oldest.name} {oldest.owner}".rstrip()
+        + f" keeps dead rows of the last {count(oldest.age)} transactions from being removed",
+        evidence=(Evidence(f"{oldest.age} transactions since its oldest", _SOURCES.get(oldest.kind, _OF_SESSIONS)),),
+        fix=_release(oldest, facts.have(needs.HORIZON).prepared),
+        subject=oldest.kind,
+    )
+
+
+_OF_SESSIONS: Final = "pg_stat_activity.backend_xmin, backend_xid"
+_SOURCES: Final = {
+    PREPARED: "pg_prepared_xacts.transaction",
+    SLOT: "pg_replication_slots.xmin",
+    SLOT_CATALOG: "pg_replication_slots.catalog_xmin",
+    STANDBY: "pg_stat_replication.backend_xmin",
+}
+
+
+def _release(holder: HorizonHolder, prepared: Iterable[PreparedTransaction]) -> Fix:
+    databases = {transaction.gid: transaction.database for transaction in prepared}
+    if holder.kind == PREPARED and holder.name in databases:
+        return _rollback(holder.name, databases[holder.name])
+    if holder.kind in (SLOT, SLOT_CATALOG):
+        return by_hand("Restore its consumer, or drop the slot if the consumer will not return.")
+    if holder.kind == STANDBY:
+        return by_hand("End the long query on the standby, or switch hot_standby_feedback off there.")
+    return _terminate(int(holder.name)) if holder.name.isdigit() else by_hand("End its holder.")
+
+
+def _rollback(gid: str, database: str) -> Fix:
+    return in_database(
+        database,
+        composed("ROLLBACK PREPARED {gid};", gid=literal(gid)),
+        "-- irreversible: ask the transaction manager first whether it should be committed",
+        "COMMIT PREPARED instead if it should take effect",
+    )
+
+
+def _prepared_transactions(facts: CheckFacts, limits: Limits) -> Findings:
+    sample = facts.have(needs.HORIZON)
+    for prepared in sample.prepared:
+        since_s = (sample.now_ms - prepared.prepared_ms) / 1000
+        if since_s >= limits["seconds"]:
+            yield Finding(
+                severity=Severity.HIGH if since_s >= limits["high"] else Severity.WARNING,
+                says=f"transaction {prepared.gid} of {prepared.owner}@{prepared.database} has been prepared for "
+                f"{duration(since_s)}: it keeps its locks across restarts",
+                evidence=(Evidence(f"{prepared.gid}: {since_s:.0f} s", "pg_prepared_xacts.prepared"),),
+                fix=_rollback(prepared.gid, prepared.database),
+                subject=prepared.gid,
+            )
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -264,5 +425,69 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.ACTIVITY, CONNECTION_LIMITS),
         look=_limited,
         thresholds=(Threshold("percent", 90, "%", "of such a limit in use is a warning"),),
+    ),
+    Check(
+        id="TXN-01",
+        group=_TRANSACTIONS,
+        title="limit for idle transactions",
+        why="One client that hangs between BEGIN and COMMIT can stop a whole system within days.",
+        severity=Severity.INFO,
+        page="runtime-config-client.html#GUC-IDLE-IN-TRANSACTION-SESSION-TIMEOUT",
+        needs=(needs.PARAMETERS,),
+        look=also_scoped(_timeout, "idle_in_transaction_session_timeout"),
+    ),
+    Check(
+        id="TXN-02",
+        group=_TRANSACTIONS,
+        title="sessions idle in a transaction",
+        why="These sessions hold their locks, and keep dead rows that they might see.",
+        severity=Severity.HIGH,
+        page="monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW",
+        needs=(needs.ACTIVITY,),
+        look=_idle,
+        thresholds=(
+            Threshold("seconds", 300, "s", "a warning from this value"),
+            Threshold("high", 3600, "s", "a high finding from this value"),
+        ),
+    ),
+    Check(
+        id="TXN-03",
+        group=_TRANSACTIONS,
+        title="long transactions",
+        why="Dead rows visible to a long transaction stay in all tables of its database, and tables grow.",
+        severity=Severity.WARNING,
+        page="routine-vacuuming.html#VACUUM-FOR-SPACE-RECOVERY",
+        needs=(needs.ACTIVITY,),
+        look=_long,
+        thresholds=(Threshold("seconds", 3600, "s", "a warning from this value"),),
+    ),
+    Check(
+        id="TXN-04",
+        group=_TRANSACTIONS,
+        title="holders of dead rows",
+        why="Vacuum keeps all rows that the oldest snapshot may see, whether of a session, a slot, a standby or a "
+        "prepared transaction.",
+        severity=Severity.HIGH,
+        page="routine-vacuuming.html#VACUUM-FOR-WRAPAROUND",
+        needs=(needs.HORIZON, needs.SLOTS),
+        look=_horizon,
+        thresholds=(
+            Threshold("transactions", 1_000_000, "", "an older one is a warning"),
+            Threshold("high", 50_000_000, "", "a high finding from this value"),
+        ),
+    ),
+    Check(
+        id="TXN-05",
+        group=_TRANSACTIONS,
+        title="prepared transactions",
+        why="A prepared transaction that its manager forgot keeps locks and dead rows until an operator ends it.",
+        severity=Severity.HIGH,
+        page="view-pg-prepared-xacts.html",
+        needs=(needs.HORIZON,),
+        look=_prepared_transactions,
+        thresholds=(
+            Threshold("seconds", 300, "s", "a warning from this value"),
+            Threshold("high", 3600, "s", "a high finding from this value"),
+        ),
     ),
 )

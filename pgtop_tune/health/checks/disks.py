@@ -10,10 +10,10 @@ from typing import Final
 
 from pgtop_tune.base.units import about, share
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
-from pgtop_tune.health.fixes import kernel_file, mount_again, words
-from pgtop_tune.health.measures import setting
+from pgtop_tune.health.fixes import by_hand, kernel_file, mount_again
+from pgtop_tune.health.machine_figures import kernel_setting
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem
 from pgtop_tune.model.machine import ARCHIVE, Disk, MountPoint
@@ -26,7 +26,7 @@ _USUAL: Final = frozenset({"ext4", "xfs"})
 _MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 _LAYERED: Final = frozenset({"overlay", "aufs", "fuse.fuse-overlayfs"})
 _KEEPS: Final = ("data", "wal", "tablespace")
-"""How roles begin that hold what must not be lost."""
+"""Beginnings of the roles of directories whose data must not be lost."""
 _NO_BARRIERS: Final = frozenset({"nobarrier", "barrier=0", "fsync_mode=nobarrier"})
 _GIVES_UP: Final = frozenset({"soft", "softerr"})
 """Options of NFS: a request that is not answered fails after a while."""
@@ -35,74 +35,77 @@ _BOOT: Final = "a udev rule"
 _NOT_PLACED: Final = Unavailable(Reason.NO_PERMISSION, "the disks of the server's directories are unknown")
 
 
-def _roles(place: FileSystem | MountPoint) -> str:
-    return ", ".join(place.roles)
+def _roles(mount: FileSystem | MountPoint) -> str:
+    return ", ".join(mount.roles)
 
 
-def _keeps(place: FileSystem | MountPoint) -> bool:
-    return any(role.startswith(_KEEPS) for role in place.roles)
+def _keeps(mount: FileSystem | MountPoint) -> bool:
+    return any(role.startswith(_KEEPS) for role in mount.roles)
 
 
-def _space(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    seen = facts.have(needs.FILE_SYSTEMS)
-    for place in seen.file_systems:
-        used = place.total_bytes - place.free_bytes
-        whole = used + place.available_bytes
-        if whole <= 0:
+def _space(facts: CheckFacts, limits: Limits) -> Findings:
+    sample = facts.have(needs.FILE_SYSTEMS)
+    for file_system in sample.file_systems:
+        used = file_system.total_bytes - file_system.free_bytes
+        usable = used + file_system.available_bytes
+        if usable <= 0:
             continue
-        percent = 100 * used / whole
+        percent = 100 * used / usable
         if percent < limits["warning"]:
             continue
         yield Finding(
             severity=Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            says=f"{place.mount} is {share(percent)} full, {about(place.available_bytes)} are left",
+            says=f"{file_system.mount} is {share(percent)} full, {about(file_system.available_bytes)} are left",
             evidence=(
-                Evidence(f"{about(used)} of {about(whole)} used", "statvfs(3) f_blocks, f_bfree, f_bavail"),
-                Evidence(f"holds {_roles(place)} ({place.kind} on {place.source})", "/proc/PID/mountinfo"),
+                Evidence(f"{about(used)} of {about(usable)} used", "statvfs(3) f_blocks, f_bfree, f_bavail"),
+                Evidence(
+                    f"holds {_roles(file_system)} ({file_system.kind} on {file_system.source})", "/proc/PID/mountinfo"
+                ),
             ),
-            fix=words(
+            fix=by_hand(
                 "free space or enlarge the volume; never delete files in pg_wal: slots, archiving and wal_keep_size "
                 "need them"
             ),
-            subject=place.mount,
+            subject=file_system.mount,
         )
-    for silent in seen.unanswered:
+    for silent in sample.unanswered:
         yield Unknown(silent)
 
 
-def _inodes(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    for place in facts.have(needs.FILE_SYSTEMS).file_systems:
-        if not place.inodes:
+def _inodes(facts: CheckFacts, limits: Limits) -> Findings:
+    for file_system in facts.have(needs.FILE_SYSTEMS).file_systems:
+        if not file_system.inodes:
             continue
-        percent = 100 * (place.inodes - place.inodes_free) / place.inodes
+        percent = 100 * (file_system.inodes - file_system.inodes_free) / file_system.inodes
         if percent < limits["warning"]:
             continue
         yield Finding(
             severity=Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            says=f"{share(percent)} of the inodes of {place.mount} are used: no file can be created despite free space",
+            says=f"{share(percent)} of the inodes of {file_system.mount} are used: no file can be created "
+            "despite free space",
             evidence=(
-                Evidence(f"{place.inodes_free} of {place.inodes} are left", "statvfs(3) f_files, f_favail"),
-                Evidence(f"holds {_roles(place)}", "/proc/PID/mountinfo"),
+                Evidence(f"{file_system.inodes_free} of {file_system.inodes} are left", "statvfs(3) f_files, f_favail"),
+                Evidence(f"holds {_roles(file_system)}", "/proc/PID/mountinfo"),
             ),
-            fix=words("remove the source of many small files, or recreate the file system with more inodes"),
-            subject=place.mount,
+            fix=by_hand("remove the source of many small files, or recreate the file system with more inodes"),
+            subject=file_system.mount,
         )
 
 
-def _kind(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _kind(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _unplaced(facts)
-    for place in (*_mounts(facts), *_archives(facts)):
-        kind = place.kind_below if place.kind_below in (_MEMORY | _LAYERED | NETWORK_KINDS) else place.kind
-        if kind in _USUAL or (not _keeps(place) and kind not in _MEMORY):
+    for mount in (*_mounts(facts), *_archives(facts)):
+        kind = mount.kind_below if mount.kind_below in (_MEMORY | _LAYERED | NETWORK_KINDS) else mount.kind
+        if kind in _USUAL or (not _keeps(mount) and kind not in _MEMORY):
             continue
         severity, meaning, do = _judged(kind)
-        on = place.kind if kind == place.kind else f"{place.kind} of a device that is made of {kind}"
+        on = mount.kind if kind == mount.kind else f"{mount.kind} of a device that is made of {kind}"
         yield Finding(
             severity=severity,
-            says=f"{_roles(place)} on {on}: {meaning}",
-            evidence=(Evidence(f"{place.point} is {place.kind} on {place.source}", "/proc/PID/mountinfo"),),
-            fix=words(do),
-            subject=place.point,
+            says=f"{_roles(mount)} on {on}: {meaning}",
+            evidence=(Evidence(f"{mount.point} is {mount.kind} on {mount.source}", "/proc/PID/mountinfo"),),
+            fix=by_hand(do),
+            subject=mount.point,
         )
 
 
@@ -128,57 +131,57 @@ def _judged(kind: str) -> tuple[Severity, str, str]:
     )
 
 
-def _options(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _options(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _unplaced(facts)
-    for place in _mounts(facts):
-        options = frozenset(place.options)
-        evidence = (Evidence(f"{place.point}: {','.join(place.options)}", "/proc/PID/mountinfo"),)
+    for mount in _mounts(facts):
+        options = frozenset(mount.options)
+        evidence = (Evidence(f"{mount.point}: {','.join(mount.options)}", "/proc/PID/mountinfo"),)
         if unsafe := sorted(options & _NO_BARRIERS):
             yield Finding(
                 severity=Severity.CRITICAL,
                 says=(
-                    f"{place.point} is mounted {unsafe[0]}: fsync does not reach the disk, a power failure "
+                    f"{mount.point} is mounted {unsafe[0]}: fsync does not reach the disk, a power failure "
                     "corrupts data"
                 ),
                 evidence=evidence,
-                fix=mount_again(place.point, "barrier", unsafe[0]),
-                subject=f"{place.point} {unsafe[0]}",
+                fix=mount_again(mount.point, "barrier", unsafe[0]),
+                subject=f"{mount.point} {unsafe[0]}",
             )  # fmt: skip
         if "ro" in options:
             yield Finding(
                 severity=Severity.CRITICAL,
-                says=f"{place.point} is read-only: no WAL and no page can be written there",
+                says=f"{mount.point} is read-only: no WAL and no page can be written there",
                 evidence=evidence,
-                fix=words("read the kernel's log (an I/O error makes ext4 read-only), repair it, then mount it anew"),
-                subject=f"{place.point} ro",
+                fix=by_hand("read the kernel's log (an I/O error makes ext4 read-only), repair it, then mount it anew"),
+                subject=f"{mount.point} ro",
             )  # fmt: skip
-        if place.kind in NETWORK_KINDS and options & _GIVES_UP:
+        if mount.kind in NETWORK_KINDS and options & _GIVES_UP:
             yield Finding(
                 severity=Severity.HIGH,
-                says=f"{place.point} is mounted soft: a write that the network delays fails, and can damage data",
+                says=f"{mount.point} is mounted soft: a write that the network delays fails, and can damage data",
                 evidence=evidence,
-                fix=words("stop the server, and mount it hard (also in /etc/fstab)", "mount it soft again"),
-                subject=f"{place.point} soft",
+                fix=by_hand("stop the server, and mount it hard (also in /etc/fstab)", "mount it soft again"),
+                subject=f"{mount.point} soft",
             )  # fmt: skip
         if "sync" in options:
             yield Finding(
                 severity=Severity.WARNING,
-                says=f"{place.point} is mounted sync: every write waits for the disk, not only commits",
-                evidence=evidence, fix=mount_again(place.point, "async", "sync"), subject=f"{place.point} sync",
+                says=f"{mount.point} is mounted sync: every write waits for the disk, not only commits",
+                evidence=evidence, fix=mount_again(mount.point, "async", "sync"), subject=f"{mount.point} sync",
             )  # fmt: skip
         if "strictatime" in options or not options & {"relatime", "noatime", "lazytime"}:
             yield Finding(
                 severity=Severity.INFO,
-                says=f"{place.point} records the time of every read",
+                says=f"{mount.point} records the time of every read",
                 evidence=evidence,
-                fix=mount_again(place.point, "noatime", "strictatime"),
-                subject=f"{place.point} atime",
+                fix=mount_again(mount.point, "noatime", "strictatime"),
+                subject=f"{mount.point} atime",
             )  # fmt: skip
 
 
-def _scheduler(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _scheduler(facts: CheckFacts, limits: Limits) -> Findings:
     for queue in _own_queues(facts):
-        now = setting(facts, f"{queue.name}/scheduler")
+        now = kernel_setting(facts, f"{queue.name}/scheduler")
         better = "none" if queue.nvme or queue.virtual else "mq-deadline"
         shared = now in _SHARED_QUEUE
         if not shared and not (better == "none" and now != "none"):
@@ -194,18 +197,20 @@ def _scheduler(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _read_ahead(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _read_ahead(facts: CheckFacts, limits: Limits) -> Findings:
     for queue in _own_queues(facts):
-        text = setting(facts, f"{queue.name}/read_ahead_kb")
+        text = kernel_setting(facts, f"{queue.name}/read_ahead_kb")
         now = int(text) if text.isdecimal() else 0
         if limits["low"] <= now <= limits["warning"]:
             continue
         path = f"/sys/block/{queue.name}/queue/read_ahead_kb"
         better = "4096" if queue.rotational and not queue.virtual else "512"
-        said = "sequential scans wait for each request" if now < limits["low"] else "single reads fetch unneeded data"
+        consequence = (
+            "sequential scans wait for each request" if now < limits["low"] else "single reads fetch unneeded data"
+        )
         yield Finding(
             severity=Severity.WARNING,
-            says=f"{queue.name} reads {now} kB ahead: {said}",
+            says=f"{queue.name} reads {now} kB ahead: {consequence}",
             evidence=(Evidence(f"read_ahead_kb {now}", path),),
             fix=kernel_file(path, better, str(now), _BOOT, f"{queue.name}/read_ahead_kb"),
             subject=queue.name,
@@ -213,22 +218,22 @@ def _read_ahead(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _mounts(facts: CheckFacts) -> tuple[MountPoint, ...]:
-    """Those that hold what must not be lost.
+    """Return the mounts that hold data which must not be lost.
 
     Raises:
         Missing: None is known.
     """
-    found = facts.have(needs.MACHINE).mounts
-    if not found:
+    mounts = facts.have(needs.MACHINE).mounts
+    if not mounts:
         raise Missing("mounts", _NOT_PLACED)
-    return tuple(place for place in found if _keeps(place))
+    return tuple(mount for mount in mounts if _keeps(mount))
 
 
 def _archives(facts: CheckFacts) -> Iterator[MountPoint]:
     """Yield mounts that hold the archive of WAL and nothing else that must not be lost."""
-    for place in facts.have(needs.MACHINE).mounts:
-        if ARCHIVE in place.roles and not _keeps(place):
-            yield place
+    for mount in facts.have(needs.MACHINE).mounts:
+        if ARCHIVE in mount.roles and not _keeps(mount):
+            yield mount
 
 
 def _unplaced(facts: CheckFacts) -> Iterator[Unknown]:
@@ -240,18 +245,18 @@ def _unplaced(facts: CheckFacts) -> Iterator[Unknown]:
 
 
 def _own_queues(facts: CheckFacts) -> list[Disk]:
-    """Those that order requests themselves: not volumes made of other disks.
+    """Return the queues of disks that order requests themselves, not of volumes made of other disks.
 
     Raises:
         Missing: None is known.
     """
-    found = facts.have(needs.MACHINE).queues
-    if not found:
+    queues = facts.have(needs.MACHINE).queues
+    if not queues:
         raise Missing("disks", _NOT_PLACED)
-    return [queue for queue in found if not queue.stacked]
+    return [queue for queue in queues if not queue.stacked]
 
 
-def _together(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _together(facts: CheckFacts, limits: Limits) -> Findings:
     for disk in facts.have(needs.DISKS).disks:
         if disk.stacked or not {"data", "wal"} <= set(disk.roles):
             continue
@@ -259,25 +264,27 @@ def _together(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             severity=Severity.INFO,
             says=f"WAL and data share {disk.name}: a checkpoint's writes and each commit's flush wait for each other",
             evidence=(Evidence(f"{disk.name} holds {', '.join(disk.roles)}", "/proc/PID/mountinfo, /sys/block"),),
-            fix=words("a separate device for pg_wal pays if commits wait (WalSync) while checkpoints write"),
+            fix=by_hand("a separate device for pg_wal pays if commits wait (WalSync) while checkpoints write"),
             subject=disk.name,
         )
 
 
-def _flushes(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _flushes(facts: CheckFacts, limits: Limits) -> Findings:
     measured = facts.have(needs.MEASURED)
-    found = next((each for each in measured.ceilings if each.id == "wal-flush-p99"), None)
-    if found is None:
-        yield Unknown(next((f"{id_}: {why}" for id_, why in measured.missing if id_ == "wal-flushes"), "not measured"))
+    flush = next((limit for limit in measured.ceilings if limit.id == "wal-flush-p99"), None)
+    if flush is None:
+        yield Unknown(
+            next((f"{id_}: {reason}" for id_, reason in measured.missing if id_ == "wal-flushes"), "not measured")
+        )
         return
-    if found.value <= limits["warning"]:
+    if flush.value <= limits["warning"]:
         return
     yield Finding(
-        severity=Severity.HIGH if found.value > limits["high"] else Severity.WARNING,
-        says=f"one flush of WAL in a hundred takes {found.value:.1f} ms or more, and so do the commits that wait for "
+        severity=Severity.HIGH if flush.value > limits["high"] else Severity.WARNING,
+        says=f"one flush of WAL in a hundred takes {flush.value:.1f} ms or more, and so do the commits that wait for "
         "it",
-        evidence=(Evidence(found.says, found.source),),
-        fix=words("a device with a write cache that survives a power failure, or an unshared one, for pg_wal"),
+        evidence=(Evidence(flush.says, flush.source),),
+        fix=by_hand("a device with a write cache that survives a power failure, or an unshared one, for pg_wal"),
     )
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Unknown
+from pgtop_tune.health.bounds import BadValue, bounded
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Language, Limits, Severity
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import also_scoped, counted, counted_s, scoped, scoped_finding, setting, value_is
+from pgtop_tune.health.rules import as_shown, counted, counted_s, scoped, scoped_finding, value_is
 from pgtop_tune.model.absence import Unavailable
 
 _GROUP: Final = "durability"
-_DAMAGE: Final = ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")
 _DELAYS_LOST: Final = 3
 """The WAL writer flushes within three of its rounds (manual, "Asynchronous Commit")."""
 
@@ -26,7 +24,7 @@ _IS_OFF: Final = value_is(
 )
 
 
-def _fsync(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _fsync(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _IS_OFF(facts, limits)
     machine = needs.MACHINE.of(facts)
     process = machine if isinstance(machine, Unavailable) else machine.postmaster
@@ -36,51 +34,37 @@ def _fsync(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             says=f"{process.no_flushes} replaces fsync in the server and does nothing: a crash of the machine can "
             "destroy the cluster",
             evidence=(Evidence(f"the postmaster has {process.no_flushes} in its memory", "/proc/PID/maps"),),
-            fix=words("Remove the library from LD_PRELOAD (and /etc/ld.so.preload), then restart the server."),
+            fix=by_hand("Remove the library from LD_PRELOAD (and /etc/ld.so.preload), then restart the server."),
             subject="library",
         )
 
 
-def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
-    window_s = known.number("wal_writer_delay") * _DELAYS_LOST
+def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
+    window_s = parameters.number("wal_writer_delay") * _DELAYS_LOST
     consequence = f"a crash of the server loses commits of the last {duration(window_s)} that clients regard as safe"
-    row = known.row("synchronous_commit")
+    row = parameters.row("synchronous_commit")
     if row.setting == "off":
         yield Finding(
             severity=Severity.WARNING,
             says=f"synchronous_commit is off: {consequence}",
             evidence=(
-                setting(facts, "synchronous_commit", "wal_writer_delay"),
+                as_shown(facts, "synchronous_commit", "wal_writer_delay"),
                 Evidence(f"{_DELAYS_LOST} × wal_writer_delay = {window_s * 1000:.0f} ms", "Asynchronous Commit"),
             ),
             fix=set_parameter(row, "on"),
         )
-    for found in scoped(facts, {"synchronous_commit"}):
-        if found.is_off:
-            yield scoped_finding(found, Severity.INFO, consequence)
+    for assignment in scoped(facts, {"synchronous_commit"}):
+        if assignment.is_off:
+            yield scoped_finding(assignment, Severity.INFO, consequence)
 
 
-def _damage(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
-    for name in _DAMAGE:
-        row = known.find(name)
-        if row is not None and row.setting == "on":
-            yield Finding(
-                severity=Severity.CRITICAL,
-                says=f"{name} is on: the server silently skips damaged pages, and the damage spreads into backups",
-                evidence=(setting(facts, name),),
-                fix=set_parameter(row, "off"),
-                subject=name,
-            )
-
-
-def _checksums(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _checksums(facts: CheckFacts, limits: Limits) -> Findings:
     if not needs.parameters(facts).on("data_checksums"):
         yield Finding(
             severity=Severity.INFO,
             says="data checksums are off: the server does not notice a page that the disk returns wrong",
-            evidence=(setting(facts, "data_checksums"),),
+            evidence=(as_shown(facts, "data_checksums"),),
             fix=Fix(
                 do="pg_checksums --enable --progress --pgdata=DATADIR",
                 undo="pg_checksums --disable --pgdata=DATADIR",
@@ -90,7 +74,7 @@ def _checksums(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _failures(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _failures(facts: CheckFacts, limits: Limits) -> Findings:
     for row in facts.have(needs.DATABASES).databases:
         if row.checksum_failures:
             name = row.datname or "shared objects"
@@ -101,35 +85,40 @@ def _failures(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                     Evidence(f"{name}: {row.checksum_failures} failures", "pg_stat_database.checksum_failures"),
                     counted(counted_s(facts, row.stats_reset_ms), "pg_stat_reset() in that database"),
                 ),
-                fix=Fix(
+                fix=by_hand(
                     "Stop writing to this storage, look at the server's log for the files, and restore them from a "
-                    "verified backup.",
-                    "",
-                    Language.WORDS,
+                    "verified backup."
                 ),
                 subject=name,
             )
 
 
-_AFTER_FAILURE: Final = (
-    Bound(
-        name="data_sync_retry",
-        words=("on",),
-        better="off",
+_DAMAGE: Final = tuple(
+    BadValue(
+        name,
+        "off",
+        "the server silently skips damaged pages, and the damage spreads into backups",
+        texts=("on",),
         severity=Severity.CRITICAL,
-        says="the kernel drops pages that it failed to write, and the next flush says that all is well",
+    )
+    for name in ("zero_damaged_pages", "ignore_checksum_failure", "ignore_invalid_pages")
+)
+_AFTER_FAILURE: Final = (
+    BadValue(
+        "data_sync_retry",
+        "off",
+        "the kernel drops pages that it failed to write, and the next flush says that all is well",
+        texts=("on",),
+        severity=Severity.CRITICAL,
     ),
-    Bound(
-        name="restart_after_crash",
-        words=("off",),
-        better="on",
-        says="the server stays down after one backend crashed, unless a cluster manager starts it",
+    BadValue(
+        "restart_after_crash",
+        "on",
+        "the server stays down after one backend crashed, unless a cluster manager starts it",
+        texts=("off",),
     ),
-    Bound(
-        name="wal_consistency_checking",
-        words=("all",),
-        better="",
-        says="the WAL holds every page twice, for tests of the server itself",
+    BadValue(
+        "wal_consistency_checking", "", "the WAL holds every page twice, for tests of the server itself", texts=("all",)
     ),
 )
 
@@ -179,7 +168,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.CRITICAL,
         page="runtime-config-developer.html#GUC-ZERO-DAMAGED-PAGES",
         needs=(needs.PARAMETERS,),
-        look=also_scoped(_damage, *_DAMAGE),
+        look=bounded(_DAMAGE),
     ),
     Check(
         id="DUR-05",

@@ -5,15 +5,14 @@ Source: PostgreSQL documentation, "Linux Huge Pages"; Documentation/admin-guide/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base.units import GB, about, share_of
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
-from pgtop_tune.health.fixes import kernel_file, words
-from pgtop_tune.health.measures import huge_pages_needed, huge_pages_used, kernel_page_bytes, memory, told
+from pgtop_tune.health.fixes import by_hand, kernel_file
+from pgtop_tune.health.machine_figures import huge_pages_needed, huge_pages_used, kernel_page_bytes, memory, told
 from pgtop_tune.health.rules import advised, advised_setting
 from pgtop_tune.metrics.memory_rule import page_tables_bytes
 from pgtop_tune.model.absence import Unavailable
@@ -33,10 +32,10 @@ def _pools(facts: CheckFacts) -> tuple[HugePages, ...]:
 
 
 def _pool(facts: CheckFacts) -> HugePages | None:
-    """The pool of the default size, which vm.nr_hugepages is about; the smallest where that size is not known."""
+    """Return the pool that vm.nr_hugepages is about; the smallest where the default size is not known."""
     pools, machine = _pools(facts), needs.MACHINE.of(facts)
     usual_bytes = None if isinstance(machine, Unavailable) else machine.huge_page_bytes
-    smallest = min(pools, key=lambda each: each.page_bytes, default=None)
+    smallest = min(pools, key=lambda pool: pool.page_bytes, default=None)
     return next((pool for pool in pools if pool.page_bytes == usual_bytes), smallest)
 
 
@@ -44,17 +43,17 @@ def _idle_pages(pool: HugePages) -> int:
     return max(pool.free - pool.reserved, 0)
 
 
-def _used_at_last(facts: CheckFacts, pool: HugePages | None, needed: int) -> Fix:
-    """Room in the pool beside what others have of it, then the server's own switch; it takes a restart in any case."""
+def _huge_pages_fix(facts: CheckFacts, pool: HugePages | None, needed: int) -> Fix:
+    """Return the fix: room in the pool first, then the server's switch; the server restarts in any case."""
     idle = 0 if pool is None else _idle_pages(pool)
     if idle < needed:
         return advised_setting(facts, _COUNT, remark="and restart the server, with huge_pages=try or on")
     if needs.parameters(facts).text("huge_pages") == "off":
         return advised(facts, "huge_pages")
-    return words("The pool has free pages: restart the server to use them (huge_pages is try or on).")
+    return by_hand("The pool has free pages: restart the server to use them (huge_pages is try or on).")
 
 
-def _wanted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _in_small_pages(facts: CheckFacts, limits: Limits) -> Findings:
     server = needs.parameters(facts)
     buffers = server.number("shared_buffers")
     if buffers < limits["warning"]:
@@ -69,8 +68,8 @@ def _wanted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     page_bytes = _USUAL_BYTES if pool is None else pool.page_bytes
     needed = huge_pages_needed(facts, page_bytes)
     there = 0 if pool is None else pool.total
-    each, connections = page_tables_bytes(buffers, kernel_page_bytes(facts)), server.whole("max_connections")
-    percent = _percent_of_memory(facts, each * connections)
+    table_bytes, connections = page_tables_bytes(buffers, kernel_page_bytes(facts)), server.whole("max_connections")
+    percent = _percent_of_memory(facts, table_bytes * connections)
     few, is_large = percent is not None and percent <= limits["tables"], buffers >= limits["high"]
     severities = (Severity.INFO, Severity.WARNING) if few else (Severity.WARNING, Severity.HIGH)
     of_all = "" if percent is None else f"; of {connections} at most {share_of(percent, 'the memory')}"
@@ -79,30 +78,32 @@ def _wanted(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         says=f"shared_buffers of {about(buffers)} are in {about(kernel_page_bytes(facts))} pages",
         evidence=(
             Evidence(f"huge pages are not used: {use.source}", "huge_pages_status, huge_pages, /proc/meminfo"),
-            Evidence(f"{about(each)} of page tables for each session{of_all}", "8 bytes a page, max_connections"),
+            Evidence(
+                f"{about(table_bytes)} of page tables for each session{of_all}", "8 bytes a page, max_connections"
+            ),
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
             Evidence(f"{there} there", "HugePages_Total of /proc/meminfo"),
         ),
-        fix=_used_at_last(facts, pool, needed),
+        fix=_huge_pages_fix(facts, pool, needed),
     )
 
 
 def _percent_of_memory(facts: CheckFacts, size_bytes: float) -> float | None:
-    """None where the machine, or a limit on the server, is not seen."""
+    """Return the share of the memory; None where the machine, or a limit on the server, is not seen."""
     try:
         return 100 * size_bytes / memory(facts).limit_bytes
     except Missing:
         return None
 
 
-def _at_boot(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _after_reboot(facts: CheckFacts, limits: Limits) -> Findings:
     server, machine = needs.parameters(facts), facts.have(needs.MACHINE)
     mode = server.text("huge_pages")
     if mode == "off" or huge_pages_used(facts).used is False:
         return
     page_bytes = machine.huge_page_bytes or _USUAL_BYTES
     needed = huge_pages_needed(facts, page_bytes)
-    setting = next((each for each in machine.settings if each.name == _COUNT), None)
+    setting = next((setting for setting in machine.settings if setting.name == _COUNT), None)
     if setting is None or isinstance(setting.live, Unavailable):
         yield Unknown("the number of huge pages at boot is unknown")
         return
@@ -127,7 +128,7 @@ def _at_boot(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     )
 
 
-def _idle(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _idle(facts: CheckFacts, limits: Limits) -> Findings:
     for pool in _pools(facts):
         idle = _idle_pages(pool)
         size = idle * pool.page_bytes
@@ -149,29 +150,32 @@ def _idle(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _smaller(pool: HugePages, pages: int) -> Fix:
-    """Pools of another than the default size have a file of their own."""
+    """Return the fix for a pool; one of another than the default size has a file of its own."""
     size = f"{pool.page_bytes // 1024}kB"
     boot = f"hugepagesz={size.removesuffix('B')} hugepages={pages} on the kernel's command line"
     return kernel_file(f"/sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages", str(pages), str(pool.total), boot)
 
 
-def _transparent(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _transparent(facts: CheckFacts, limits: Limits) -> Findings:
     told(facts, "host.memory.anon_huge")
-    seen = facts.have(needs.MEMORY)
-    if not seen.thp_mode:
+    memory_sample = facts.have(needs.MEMORY)
+    if not memory_sample.thp_mode:
         yield Unknown(f"{_THP}/enabled cannot be read: a kernel without them, or a container that hides them")
         return
-    if seen.thp_mode != "always":
+    if memory_sample.thp_mode != "always":
         return
-    waits = seen.thp_defrag == "always"
+    waits = memory_sample.thp_defrag == "always"
     yield Finding(
         severity=Severity.HIGH if waits else Severity.WARNING,
         says="the kernel backs any memory with huge pages"
         + (", and processes wait while it compacts memory" if waits else ""),
         evidence=(
-            Evidence(f"enabled {seen.thp_mode}, defrag {seen.thp_defrag or 'unknown'}", f"{_THP}/enabled, defrag"),
+            Evidence(
+                f"enabled {memory_sample.thp_mode}, defrag {memory_sample.thp_defrag or 'unknown'}",
+                f"{_THP}/enabled, defrag",
+            ),
         ),
-        fix=kernel_file(f"{_THP}/enabled", "madvise", seen.thp_mode, _BOOT, "transparent_hugepage/enabled"),
+        fix=kernel_file(f"{_THP}/enabled", "madvise", memory_sample.thp_mode, _BOOT, "transparent_hugepage/enabled"),
     )
 
 
@@ -179,7 +183,7 @@ CHECKS: Final = (
     Check(
         "HUGE-01", _GROUP, "huge pages for shared_buffers",
         "With 4 kB pages each session has its own page tables for all of shared_buffers, and more TLB misses.",
-        Severity.HIGH, _PAGE, (needs.PARAMETERS, needs.MEMORY), _wanted,
+        Severity.HIGH, _PAGE, (needs.PARAMETERS, needs.MEMORY), _in_small_pages,
         (
             Threshold("warning", 2 * GB, "bytes", "of shared_buffers in small pages: a warning from this size"),
             Threshold("high", 8 * GB, "bytes", "high from this size"),
@@ -189,7 +193,7 @@ CHECKS: Final = (
     Check(
         "HUGE-02", _GROUP, "huge pages after a reboot",
         "Pages reserved only at run time are gone after a reboot: with huge_pages=on the server does not start.",
-        Severity.CRITICAL, _PAGE, (needs.PARAMETERS, needs.MACHINE), _at_boot,
+        Severity.CRITICAL, _PAGE, (needs.PARAMETERS, needs.MACHINE), _after_reboot,
     ),
     Check(
         "HUGE-03", _GROUP, "unused huge pages",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
+from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.questions import DATABASE_STATE
 from pgtop_tune.health.rules import hidden
 from pgtop_tune.metrics.connections import WORKING
@@ -20,12 +19,14 @@ _PGBENCH: Final = "pgbench"
 
 
 def _clients(facts: CheckFacts) -> Counter[str]:
-    """Sessions of pgbench now, by database."""
-    found = client_backends(facts.have(needs.ACTIVITY))
-    return Counter(each.datname or "" for each in found if (each.application_name or "").startswith(_PGBENCH))
+    """Return the number of pgbench's sessions by database."""
+    backends = client_backends(facts.have(needs.ACTIVITY))
+    return Counter(
+        backend.datname or "" for backend in backends if (backend.application_name or "").startswith(_PGBENCH)
+    )
 
 
-def _scale(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _scale(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     running = _clients(facts)
     for database, state in facts.have(DATABASE_STATE):
@@ -41,20 +42,20 @@ def _scale(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
                     Evidence(f"{state.pgbench_scale} branches", "pg_class.reltuples of pgbench_branches"),
                     Evidence(f"{running[database]} sessions of pgbench", "pg_stat_activity.application_name"),
                 ),
-                fix=words(f"Initialise with --scale of {clients} or more, or use fewer clients."),
+                fix=by_hand(f"Initialise with --scale of {clients} or more, or use fewer clients."),
                 confidence=Confidence.HIGH,
                 subject=database,
             )
 
 
-def _unlogged(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _unlogged(facts: CheckFacts, limits: Limits) -> Findings:
     for database, state in facts.have(DATABASE_STATE):
         if state.pgbench_unlogged:
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"{database}: pgbench's tables are unlogged: the benchmark writes no WAL",
                 evidence=(Evidence("relpersistence u", "pg_class.relpersistence of pgbench_accounts"),),
-                fix=words(
+                fix=by_hand(
                     "ALTER TABLE … SET LOGGED for the tables of pgbench, or initialise without --unlogged-tables.",
                     "ALTER TABLE … SET UNLOGGED",
                 ),
@@ -62,21 +63,21 @@ def _unlogged(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _competing(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _competing(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     measured = sum(_clients(facts).values()) > 0
     severity = Severity.WARNING if measured else Severity.INFO
     working = [
-        each
-        for each in client_backends(facts.have(needs.ACTIVITY))
-        if each.state in WORKING and not (each.application_name or "").startswith(_PGBENCH)
+        backend
+        for backend in client_backends(facts.have(needs.ACTIVITY))
+        if backend.state in WORKING and not (backend.application_name or "").startswith(_PGBENCH)
     ]
     if measured and len(working) > limits["sessions"]:
         yield Finding(
             severity=severity,
             says=f"{len(working)} sessions besides pgbench's are working: the result includes their load",
             evidence=(Evidence(f"{len(working)} active sessions", "pg_stat_activity.state, application_name"),),
-            fix=words("Measure without them, or document them as part of the load."),
+            fix=by_hand("Measure without them, or document them as part of the load."),
             subject="sessions",
         )
     for command in facts.have(needs.PROGRESS).commands:
@@ -85,7 +86,7 @@ def _competing(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
             severity=severity,
             says=f"{command.command}{where} is running: a measurement now includes it",
             evidence=(Evidence(f"pid {command.pid}: {command.phase or command.command}", "pg_stat_progress_*"),),
-            fix=words("Wait until it ends, or measure long enough to include it in every run."),
+            fix=by_hand("Wait until it ends, or measure long enough to include it in every run."),
             subject=command.command,
         )
 

@@ -6,7 +6,6 @@ mm/overcommit-accounting.rst.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,11 +13,12 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.units import GB, about, share
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
-from pgtop_tune.health.measures import figure, number, setting, told
+from pgtop_tune.health.fixes import by_hand
+from pgtop_tune.health.machine_figures import figure, kernel_number, kernel_setting, told
 from pgtop_tune.health.rules import advised_setting
+from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.host_values import swap_used_bytes
 from pgtop_tune.model.absence import Unavailable
 
@@ -30,22 +30,22 @@ _FLUSHES: Final = ("checkpoint_flush_after", "bgwriter_flush_after")
 """While they are set, what checkpointer and background writer write is handed to the kernel's writeback at once."""
 
 
-def _file(name: str) -> str:
-    return f"/proc/sys/{name.replace('.', '/')}"
+def _sysctl(name: str, value: int) -> Evidence:
+    return Evidence(f"{name} {value}", f"/proc/sys/{name.replace('.', '/')}")
 
 
-def _overcommit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    mode = number(facts, "vm.overcommit_memory")
+def _overcommit(facts: CheckFacts, limits: Limits) -> Findings:
+    mode = kernel_number(facts, "vm.overcommit_memory")
     if mode == 2:
         return
-    said = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
+    promise = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
     share_promised, evidence = promised(facts)
     little = share_promised is not None and share_promised < limits["percent"]
     yield Finding(
         severity=Severity.INFO if mode == 0 and little else Severity.WARNING,
-        says=f"the kernel {said}: its OOM killer may end the server"
+        says=f"the kernel {promise}: its OOM killer may end the server"
         + ("" if share_promised is None else f"; {share(share_promised)} of memory and swap is promised now"),
-        evidence=(Evidence(f"vm.overcommit_memory {mode}", _file("vm.overcommit_memory")), *evidence),
+        evidence=(_sysctl("vm.overcommit_memory", mode), *evidence),
         fix=_with_limit_before(
             advised_setting(
                 facts, _RATIO, "vm.overcommit_memory", remark="only where the machine runs nothing but the server"
@@ -56,40 +56,40 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def promised(facts: CheckFacts) -> tuple[float | None, tuple[Evidence, ...]]:
-    """Per cent of memory and swap, outside huge pages, that processes have been promised; None where it is not seen."""
-    seen = needs.MEMORY.of(facts)
-    if isinstance(seen, Unavailable) or seen.committed_bytes is None:
+    """Return the per cent of memory and swap, outside huge pages, promised to processes; None where it is not seen."""
+    sample = needs.MEMORY.of(facts)
+    if isinstance(sample, Unavailable) or sample.committed_bytes is None:
         return None, ()
-    huge = sum(pool.total * pool.page_bytes for pool in seen.huge_pages)
-    whole = seen.total_bytes - huge + (seen.swap_total_bytes or 0)
-    limit = "" if seen.commit_limit_bytes is None else f", CommitLimit {about(seen.commit_limit_bytes)}"
-    says = f"Committed_AS {about(seen.committed_bytes)}{limit}, {about(whole)} of memory and swap"
-    return 100 * seen.committed_bytes / max(whole, 1), (Evidence(says, "/proc/meminfo"),)
+    huge = sum(pool.total * pool.page_bytes for pool in sample.huge_pages)
+    total = sample.total_bytes - huge + (sample.swap_total_bytes or 0)
+    limit = "" if sample.commit_limit_bytes is None else f", CommitLimit {about(sample.commit_limit_bytes)}"
+    says = f"Committed_AS {about(sample.committed_bytes)}{limit}, {about(total)} of memory and swap"
+    return 100 * sample.committed_bytes / max(total, 1), (Evidence(says, "/proc/meminfo"),)
 
 
-def _commit_limit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    if number(facts, "vm.overcommit_memory") != 2:
+def _commit_limit(facts: CheckFacts, limits: Limits) -> Findings:
+    if kernel_number(facts, "vm.overcommit_memory") != 2:
         return
-    seen = facts.have(needs.MEMORY)
-    huge = sum(pool.total * pool.page_bytes for pool in seen.huge_pages)
-    usable = seen.total_bytes - huge
-    limit = figure(facts, "host.memory.commit_limit", seen.commit_limit_bytes)
-    committed = figure(facts, "host.memory.committed", seen.committed_bytes)
-    swap = figure(facts, "host.swap.used", seen.swap_total_bytes)
+    sample = facts.have(needs.MEMORY)
+    huge = sum(pool.total * pool.page_bytes for pool in sample.huge_pages)
+    usable = sample.total_bytes - huge
+    limit = figure(facts, "host.memory.commit_limit", sample.commit_limit_bytes)
+    committed = figure(facts, "host.memory.committed", sample.committed_bytes)
+    swap = figure(facts, "host.swap.used", sample.swap_total_bytes)
     evidence = (
         Evidence(f"CommitLimit {about(limit)}, Committed_AS {about(committed)}", "/proc/meminfo"),
         Evidence(
-            f"{about(seen.total_bytes)} of memory, {about(huge)} of it huge pages, {about(swap)} swap",
+            f"{about(sample.total_bytes)} of memory, {about(huge)} of it huge pages, {about(swap)} swap",
             "MemTotal, HugePages_Total, SwapTotal of /proc/meminfo",
         ),
         Evidence("CommitLimit = (memory − huge pages) × vm.overcommit_ratio + swap", "overcommit-accounting.rst"),
     )
     raise_it = _with_limit_before(advised_setting(facts, _RATIO), facts)
-    left = 100 * (limit - committed) / limit if limit > 0 else 0.0
-    if left < limits["headroom"]:
+    left_percent = 100 * (limit - committed) / limit if limit > 0 else 0.0
+    if left_percent < limits["headroom"]:
         yield Finding(
             severity=Severity.HIGH,
-            says=f"{share(left)} of CommitLimit is left: statements fail with out of memory",
+            says=f"{share(left_percent)} of CommitLimit is left: statements fail with out of memory",
             evidence=evidence, fix=raise_it,
         )  # fmt: skip
     elif 100 * limit < limits["usable"] * usable:
@@ -101,21 +101,21 @@ def _commit_limit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _with_limit_before(fix: Fix, facts: CheckFacts) -> Fix:
-    """The kernel makes vm.overcommit_ratio 0 where CommitLimit is made of kilobytes: the undoing says these."""
-    ratio = f"sysctl -w {_RATIO}={setting(facts, _RATIO)}\n"
+    """Return the fix with an undo in kilobytes where CommitLimit is set so: vm.overcommit_ratio is 0 then."""
+    ratio = f"sysctl -w {_RATIO}={kernel_setting(facts, _RATIO)}\n"
     return replace(fix, undo=fix.undo.replace(ratio, f"sysctl -w {_limit_before(facts)}\n"))
 
 
 def _limit_before(facts: CheckFacts) -> str:
-    """What CommitLimit is made of now: the kernel makes one 0 where the other is set."""
-    ratio = setting(facts, "vm.overcommit_ratio")
-    kilobytes = number(facts, "vm.overcommit_kbytes") if ratio == "0" else 0
+    """Return the setting that CommitLimit is made of; the kernel makes one 0 where the other is set."""
+    ratio = kernel_setting(facts, "vm.overcommit_ratio")
+    kilobytes = kernel_number(facts, "vm.overcommit_kbytes") if ratio == "0" else 0
     return f"vm.overcommit_kbytes={kilobytes}" if kilobytes else f"vm.overcommit_ratio={ratio}"
 
 
-def _swappiness(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _swappiness(facts: CheckFacts, limits: Limits) -> Findings:
     swap = figure(facts, "host.swap.used", facts.have(needs.MEMORY).swap_total_bytes)
-    value = number(facts, "vm.swappiness")
+    value = kernel_number(facts, "vm.swappiness")
     if not swap or 0 < value <= limits["warning"]:
         return
     early = value > 0
@@ -124,25 +124,27 @@ def _swappiness(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         says=f"vm.swappiness is {value}: "
         + ("memory of sessions is swapped out to make room for files" if early else "the OOM killer comes before swap"),
         evidence=(
-            Evidence(f"vm.swappiness {value}", _file("vm.swappiness")),
+            _sysctl("vm.swappiness", value),
             Evidence(f"{about(swap)} of swap", "SwapTotal of /proc/meminfo"),
         ),
         fix=advised_setting(facts, "vm.swappiness"),
     )
 
 
-def _dirty(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    seen = facts.have(needs.MEMORY)
-    given = number(facts, "vm.dirty_background_bytes")
-    ratio = number(facts, "vm.dirty_background_ratio")
-    # The kernel takes the ratio of what can be dirty: free memory and file cache, not all of it.
-    cached = figure(facts, "host.memory.cache", seen.cached_bytes)
-    room = seen.free_bytes + max(cached - figure(facts, "host.memory.shared", seen.shmem_bytes), 0)
-    size = given or room * ratio / 100
+def _dirty(facts: CheckFacts, limits: Limits) -> Findings:
+    sample = facts.have(needs.MEMORY)
+    configured = kernel_number(facts, "vm.dirty_background_bytes")
+    ratio = kernel_number(facts, "vm.dirty_background_ratio")
+    # The kernel's ratio is of free memory and file cache, not of all memory.
+    cached = figure(facts, "host.memory.cache", sample.cached_bytes)
+    room = sample.free_bytes + max(cached - figure(facts, "host.memory.shared", sample.shmem_bytes), 0)
+    size = configured or room * ratio / 100
     if size <= limits["warning"]:
         return
-    said = (
-        f"vm.dirty_background_bytes {given}" if given else f"{ratio} % of {about(room)} of free memory and file cache"
+    limit_text = (
+        f"vm.dirty_background_bytes {configured}"
+        if configured
+        else f"{ratio} % of {about(room)} of free memory and file cache"
     )
     fix = advised_setting(facts, "vm.dirty_background_bytes")
     is_large, early = size > limits["high"], _flushed_early(facts, limits["warning"])
@@ -154,27 +156,27 @@ def _dirty(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         evidence=(
             *early,
             Evidence(
-                said, f"{_file('vm.dirty_background_bytes')}, {_file('vm.dirty_background_ratio')}, /proc/meminfo"
+                limit_text, "/proc/sys/vm/dirty_background_bytes, /proc/sys/vm/dirty_background_ratio, /proc/meminfo"
             ),
         ),
-        fix=replace(fix, undo=fix.undo.replace(f"bytes={given}", f"ratio={ratio}")) if not given else fix,
+        fix=replace(fix, undo=fix.undo.replace(f"bytes={configured}", f"ratio={ratio}")) if not configured else fix,
     )
 
 
 def _flushed_early(facts: CheckFacts, most_bytes: float) -> tuple[Evidence, ...]:
-    """That the server has its writes flushed as it goes, and no more than that is dirty now; () where it is not so."""
+    """Return evidence that the server flushes its writes early and little is dirty now; () where that is not so."""
     sample, dirty_bytes = needs.PARAMETERS.of(facts), facts.have(needs.MEMORY).dirty_bytes
     if isinstance(sample, Unavailable) or dirty_bytes is None or dirty_bytes > most_bytes:
         return ()
     rows = [needs.Parameters(sample).visible(name) for name in _FLUSHES]
     if not all(row is not None and row.setting != "0" for row in rows):
         return ()
-    shown = ", ".join(f"{row.name} {row.shown}" for row in rows if row is not None)
-    return (Evidence(f"{shown}; {about(dirty_bytes)} dirty now", "pg_settings.setting, /proc/meminfo"),)
+    settings = ", ".join(f"{row.name} {row.shown}" for row in rows if row is not None)
+    return (Evidence(f"{settings}; {about(dirty_bytes)} dirty now", "pg_settings.setting, /proc/meminfo"),)
 
 
-def _swapping(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    newest, oldest = facts.have(needs.MEMORY), needs.MEMORY.section(facts.frames[0])
+def _swapping(facts: CheckFacts, limits: Limits) -> Findings:
+    newest, oldest = facts.have(needs.MEMORY), sections.memory(facts.frames[0])
     told(facts, "host.swap.in")
     if isinstance(oldest, Unavailable) or newest.swap_in_pages is None or newest.swap_out_pages is None:
         yield Unknown("swap traffic is not counted: /proc/vmstat cannot be read")
@@ -199,42 +201,42 @@ def _swapping(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
                 "SwapTotal, SwapFree of /proc/meminfo",
             ),
         ),
-        fix=words("find the processes that use the memory (MEM-01 shows the server's part), and reduce the load"),
+        fix=by_hand("find the processes that use the memory (MEM-01 shows the server's part), and reduce the load"),
     )
 
 
-def _numa(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _numa(facts: CheckFacts, limits: Limits) -> Findings:
     machine = facts.have(needs.MACHINE)
     if machine.numa_nodes < 2:
         return
     nodes = Evidence(f"{machine.numa_nodes} nodes", "/sys/devices/system/node")
-    reclaim = number(facts, "vm.zone_reclaim_mode")
+    reclaim = kernel_number(facts, "vm.zone_reclaim_mode")
     if reclaim:
         yield Finding(
             severity=Severity.HIGH,
             says="the kernel drops file cache rather than use another node's memory",
-            evidence=(Evidence(f"vm.zone_reclaim_mode {reclaim}", _file("vm.zone_reclaim_mode")), nodes),
+            evidence=(_sysctl("vm.zone_reclaim_mode", reclaim), nodes),
             fix=advised_setting(facts, "vm.zone_reclaim_mode"),
             subject="vm.zone_reclaim_mode",
         )
-    balancing = number(facts, "kernel.numa_balancing")
+    balancing = kernel_number(facts, "kernel.numa_balancing")
     if balancing:
         yield Finding(
             severity=Severity.INFO,
             says="the kernel moves pages of shared_buffers between nodes, although no node is the right one",
-            evidence=(Evidence(f"kernel.numa_balancing {balancing}", _file("kernel.numa_balancing")), nodes),
+            evidence=(_sysctl("kernel.numa_balancing", balancing), nodes),
             fix=advised_setting(facts, "kernel.numa_balancing"),
             subject="kernel.numa_balancing",
         )
 
 
-def _autogroup(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    if number(facts, "kernel.sched_autogroup_enabled") == 0:
+def _autogroup(facts: CheckFacts, limits: Limits) -> Findings:
+    if kernel_number(facts, "kernel.sched_autogroup_enabled") == 0:
         return
     yield Finding(
         severity=Severity.INFO,
         says="backends are scheduled as a group for each session of the kernel, not as single processes",
-        evidence=(Evidence("kernel.sched_autogroup_enabled 1", _file("kernel.sched_autogroup_enabled")),),
+        evidence=(_sysctl("kernel.sched_autogroup_enabled", 1),),
         fix=advised_setting(facts, "kernel.sched_autogroup_enabled"),
     )
 

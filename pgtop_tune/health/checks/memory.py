@@ -5,17 +5,17 @@ Source: PostgreSQL documentation, "Resource Consumption"; 8 bytes of page table 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from pgtop_tune.base.units import GB, MB, about, count, duration, share_of
 from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.configured import with_value
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.configured import row_with_value
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, set_parameters, words
-from pgtop_tune.health.measures import HugePageUse, huge_pages_used, kernel_page_bytes, memory
+from pgtop_tune.health.fixes import by_hand, set_parameter, set_several
+from pgtop_tune.health.machine_figures import HugePageUse, huge_pages_used, kernel_page_bytes, memory
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.rules import advised, advised_or, also_scoped, counted, counted_s
 from pgtop_tune.metrics import memory_rule
@@ -37,7 +37,7 @@ _OF_TERM: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def _use(server: Parameters, facts: CheckFacts, limit_bytes: int, pages: HugePageUse) -> MemoryUse:
-    """The memory rule for what is set; shared memory is taken to be in huge pages where that is not known."""
+    """Return the memory rule's terms; shared memory counts as in huge pages where that is not known."""
     shared = server.find("shared_memory_size")
     return MemoryUse(
         major=needs.major(facts),
@@ -57,12 +57,12 @@ def _use(server: Parameters, facts: CheckFacts, limit_bytes: int, pages: HugePag
 
 
 def autovacuum_bytes(server: Parameters) -> float:
-    """What one autovacuum worker may take: autovacuum_work_mem, maintenance_work_mem where that is -1."""
-    own = server.number("autovacuum_work_mem")
-    return server.number("maintenance_work_mem") if own < 0 else own
+    """Return the limit of one autovacuum worker: autovacuum_work_mem; maintenance_work_mem where that is -1."""
+    own_bytes = server.number("autovacuum_work_mem")
+    return server.number("maintenance_work_mem") if own_bytes < 0 else own_bytes
 
 
-def _rule(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _rule(facts: CheckFacts, limits: Limits) -> Findings:
     there, pages = memory(facts), huge_pages_used(facts)
     terms = _terms(needs.parameters(facts), facts)
     beside: tuple[Evidence, ...] = ()
@@ -83,12 +83,12 @@ def _rule(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             _pages_evidence(pages),
             *beside,
         ),
-        fix=_less(facts, terms, limits),
+        fix=_less_memory(facts, terms, limits),
     )
 
 
 def _terms(server: Parameters, facts: CheckFacts) -> tuple[Term, ...]:
-    """Terms of the memory rule with these parameters, largest first, without what a control group does not count."""
+    """Return the terms of the memory rule, largest first, without memory that a control group does not count."""
     there, pages = memory(facts), huge_pages_used(facts)
     terms = memory_rule.terms(_use(server, facts, there.limit_bytes, pages))
     uncounted = there.of_group and pages.used
@@ -96,8 +96,8 @@ def _terms(server: Parameters, facts: CheckFacts) -> tuple[Term, ...]:
 
 
 def _pages_evidence(pages: HugePageUse) -> Evidence:
-    said = {True: "in huge pages", False: "without huge pages", None: "perhaps in huge pages"}
-    return Evidence(f"shared memory {said[pages.used]}", pages.source)
+    texts = {True: "in huge pages", False: "without huge pages", None: "perhaps in huge pages"}
+    return Evidence(f"shared memory {texts[pages.used]}", pages.source)
 
 
 def _by(percent: float, limits: Limits) -> Severity | None:
@@ -111,22 +111,22 @@ def _by(percent: float, limits: Limits) -> Severity | None:
     return None
 
 
-def _less(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fix:
+def _less_memory(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fix:
     """Return what is advised to be lower, of the largest term first."""
     names = tuple(dict.fromkeys(name for term in terms for name in _OF_TERM.get(term.name, ())))
-    fix = _ending(facts, names, lambda changed: _is_within(facts, changed, limits))
+    fix = _lowering(facts, names, lambda changed: _is_within(facts, changed, limits))
     if fix is not None:
         return fix
     lower = ", ".join(f"{name}={value}" for name in names if (value := _lower(facts, name)) is not None)
     enough = "allow fewer connections (max_connections), or add memory"
-    return words(f"Set {lower}; that is not enough: {enough}." if lower else f"{enough.capitalize()}.")
+    return by_hand(f"Set {lower}; that is not enough: {enough}." if lower else f"{enough.capitalize()}.")
 
 
-def _ending(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameters], bool]) -> Fix | None:
-    """Lower values that end a finding: one parameter where that will do, else as few as will; None where none do.
+def _lowering(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameters], bool]) -> Fix | None:
+    """Return lower values that end a finding, of as few parameters as possible; None if none do.
 
     Args:
-        facts: What was asked.
+        facts: Facts of the check.
         names: Parameters, in the order in which they are to be tried.
         ends: Whether the finding is gone with these parameters.
     """
@@ -150,11 +150,11 @@ def _ending(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameters]
         without = {kept: value for kept, value in changes.items() if kept != name}
         if without and is_enough(without):
             changes = without
-    return set_parameters([(server.row(name), value) for name, value in changes.items()])
+    return set_several([(server.row(name), value) for name, value in changes.items()])
 
 
 def _lower(facts: CheckFacts, name: str) -> str | None:
-    """A lower value of a parameter: the advised one, the server's default where nothing is advised; None without."""
+    """Return a lower value of a parameter: the advised one, else the server's default; None without one."""
     row = needs.parameters(facts).visible(name)
     if row is None or row.source in AT_START:
         return None
@@ -164,13 +164,13 @@ def _lower(facts: CheckFacts, name: str) -> str | None:
 
 
 def _changed(facts: CheckFacts, changes: Mapping[str, str]) -> Parameters:
-    """The parameters with other values, as the server would have them."""
+    """Return the parameters with other values, as the server would have them."""
     rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
-    changed = {name: with_value(rows[name], value, rows[name].source) for name, value in changes.items()}
+    changed = {name: row_with_value(rows[name], value, rows[name].source) for name, value in changes.items()}
     shared = rows.get("shared_memory_size")
     if shared is not None and "shared_buffers" in changed:
         freed = _number(rows["shared_buffers"]) - _number(changed["shared_buffers"])
-        changed[shared.name] = with_value(shared, f"{max(_number(shared) - freed, 0) / MB:.0f}MB", shared.source)
+        changed[shared.name] = row_with_value(shared, f"{max(_number(shared) - freed, 0) / MB:.0f}MB", shared.source)
     return Parameters(ParameterSample(0.0, tuple((rows | changed).values())))
 
 
@@ -180,12 +180,12 @@ def _is_within(facts: CheckFacts, server: Parameters, limits: Limits) -> bool:
 
 
 def _number(row: Parameter, value: str | None = None) -> float:
-    """A row's value, or another one of it, in bytes where it is a size."""
-    typed = row if value is None else with_value(row, value, row.source)
+    """Return a row's value, or another value of the row, in bytes where it is a size."""
+    typed = row if value is None else row_with_value(row, value, row.source)
     return Parameters(ParameterSample(0.0, (typed,))).number(row.name)
 
 
-def _shared_buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _shared_buffers(facts: CheckFacts, limits: Limits) -> Findings:
     server, there = needs.parameters(facts), memory(facts)
     size = server.number("shared_buffers")
     percent = 100 * size / there.limit_bytes
@@ -204,17 +204,17 @@ def _shared_buffers(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _sized(facts: CheckFacts, limits: Limits) -> Fix:
-    """The advised size; words where other parameters leave too little memory for it."""
+    """Return the fix to the advised size; words where other parameters leave too little memory for it."""
     fix = advised(facts, "shared_buffers")
     if fix.parameter is None:
         return fix
     size = _number(needs.parameters(facts).row("shared_buffers"), fix.parameter[1])
     if 100 * size / memory(facts).limit_bytes >= limits["low"]:
         return fix
-    return words("lower max_connections or work_mem first (MEM-01): they leave no memory for more shared_buffers")
+    return by_hand("lower max_connections or work_mem first (MEM-01): they leave no memory for more shared_buffers")
 
 
-def _work_mem(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _work_mem(facts: CheckFacts, limits: Limits) -> Findings:
     server = needs.parameters(facts)
     size = server.number("work_mem")
     if limits["low"] <= size <= limits["warning"]:
@@ -229,7 +229,7 @@ def _work_mem(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     )
 
 
-def _cache_size(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _cache_size(facts: CheckFacts, limits: Limits) -> Findings:
     server, there = needs.parameters(facts), memory(facts)
     size, buffers = server.number("effective_cache_size"), server.number("shared_buffers")
     if buffers <= size <= there.limit_bytes:
@@ -246,7 +246,7 @@ def _cache_size(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _cache_fix(facts: CheckFacts, limit_bytes: float) -> Fix:
-    """The advised size; where shared_buffers is larger than that, it is shared_buffers that is wrong."""
+    """Return the fix to the advised size; where shared_buffers is larger, shared_buffers has to change."""
     fix = advised(facts, "effective_cache_size")
     server = needs.parameters(facts)
     buffers = server.number("shared_buffers")
@@ -256,14 +256,14 @@ def _cache_fix(facts: CheckFacts, limit_bytes: float) -> Fix:
     def ends(changed: Parameters) -> bool:
         return changed.number("shared_buffers") <= changed.number("effective_cache_size") <= limit_bytes
 
-    lower = _ending(facts, ("shared_buffers",), ends)
-    return lower or words("Lower shared_buffers first (MEM-02): a cache cannot be smaller than that.")
+    lower = _lowering(facts, ("shared_buffers",), ends)
+    return lower or by_hand("Lower shared_buffers first (MEM-02): a cache cannot be smaller than that.")
 
 
-def _autovacuum(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _autovacuum(facts: CheckFacts, limits: Limits) -> Findings:
     server, there = needs.parameters(facts), memory(facts)
-    workers, each = server.whole("autovacuum_max_workers"), autovacuum_bytes(server)
-    percent = 100 * workers * each / there.limit_bytes
+    workers, worker_bytes = server.whole("autovacuum_max_workers"), autovacuum_bytes(server)
+    percent = 100 * workers * worker_bytes / there.limit_bytes
     severity = _by(percent, limits)
     if severity is None:
         return
@@ -276,15 +276,17 @@ def _autovacuum(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         severity=severity,
         says=f"autovacuum may use {share_of(percent, 'the memory')}",
         evidence=(
-            Evidence(f"{workers} workers × {about(each)} = {about(workers * each)}", "pg_settings.setting"),
+            Evidence(
+                f"{workers} workers × {about(worker_bytes)} = {about(workers * worker_bytes)}", "pg_settings.setting"
+            ),
             there.evidence,
         ),
-        fix=_ending(facts, _OF_TERM[memory_rule.AUTOVACUUM], is_within)
-        or words("Allow fewer workers (autovacuum_max_workers), or less maintenance_work_mem."),
+        fix=_lowering(facts, _OF_TERM[memory_rule.AUTOVACUUM], is_within)
+        or by_hand("Allow fewer workers (autovacuum_max_workers), or less maintenance_work_mem."),
     )
 
 
-def _page_tables(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _page_tables(facts: CheckFacts, limits: Limits) -> Findings:
     server, there = needs.parameters(facts), memory(facts)
     pages = huge_pages_used(facts)
     if pages.used:
@@ -294,24 +296,24 @@ def _page_tables(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
         return
     connections, buffers = server.whole("max_connections"), server.number("shared_buffers")
     page_bytes = kernel_page_bytes(facts)
-    each = page_tables_bytes(buffers, page_bytes)
-    percent = 100 * connections * each / there.limit_bytes
+    table_bytes = page_tables_bytes(buffers, page_bytes)
+    percent = 100 * connections * table_bytes / there.limit_bytes
     severity = _by(percent, limits)
     if severity is None:
         return
     yield Finding(
         severity=severity,
-        says=f"page tables may use {about(connections * each)}, {share_of(percent, 'the memory')}",
+        says=f"page tables may use {about(connections * table_bytes)}, {share_of(percent, 'the memory')}",
         evidence=(
             Evidence(
                 f"{connections} connections × shared_buffers {about(buffers)} ÷ {about(page_bytes)} × 8 bytes = "
-                f"{about(each)} each",
+                f"{about(table_bytes)} each",
                 "pg_settings, 8 bytes a page",
             ),
             there.evidence,
             _pages_evidence(pages),
         ),
-        fix=words("reserve huge pages (vm.nr_hugepages, see HUGE-01) or allow fewer connections"),
+        fix=by_hand("reserve huge pages (vm.nr_hugepages, see HUGE-01) or allow fewer connections"),
     )
 
 
@@ -319,7 +321,7 @@ def _of(some: int, everything: int) -> str:
     return "" if some in (0, everything) else f" of {some} of {everything} databases"
 
 
-def _temp_files(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _temp_files(facts: CheckFacts, limits: Limits) -> Findings:
     sample = facts.have(needs.DATABASES)
     # Each database can be reset for itself: their counters have no common age.
     aged = [(row, counted_s(facts, row.stats_reset_ms) / _HOUR_S) for row in sample.databases if row.datid]
@@ -351,14 +353,14 @@ def _temp_files(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
             Evidence(
                 ", ".join(
                     f"{row.datname}: {row.temp_files} files, {about(row.temp_bytes)} in {hours:.1f} h"
-                    for row, hours in sorted(old, key=lambda each: -each[0].temp_bytes / each[1])[:_SHOWN]
+                    for row, hours in sorted(old, key=lambda pair: -pair[0].temp_bytes / pair[1])[:_SHOWN]
                 ),
                 "pg_stat_database.temp_files, temp_bytes since stats_reset",
             ),
             Evidence(f"work_mem {needs.parameters(facts).shown('work_mem')}", "pg_settings.setting"),
             counted(max(hours for _, hours in old) * _HOUR_S, "pg_stat_reset() in these databases"),
         ),
-        fix=words("find the statements (log_temp_files, pg_stat_statements.temp_blks_written); raise work_mem for "
+        fix=by_hand("find the statements (log_temp_files, pg_stat_statements.temp_blks_written); raise work_mem for "
         "their "
               "role or session rather than for all"),
     )  # fmt: skip

@@ -1,8 +1,8 @@
-"""What the server logs and counts: too much distorts a benchmark, too little leaves its result unexplained."""
+"""Log and counters of the server: too much distorts a benchmark, too little leaves its result unexplained."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -10,20 +10,22 @@ from pgtop_tune.advice.rules.server import SLOW_CLOCK_NS
 from pgtop_tune.base.sql_quoting import composed, identifier
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.bounds import BadValue, bounded
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import preloading, set_parameter, words
+from pgtop_tune.health.fixes import by_hand, preloading, set_parameter
 from pgtop_tune.health.needs import Parameters
 from pgtop_tune.health.questions import OBJECTS, SCOPED
 from pgtop_tune.health.rules import (
     advice_facts,
     advised_or,
     also_scoped,
+    as_shown,
     in_database,
     on_standby,
     scoped,
     scoped_finding,
-    setting,
+    value_finding,
     value_is,
 )
 from pgtop_tune.model.parameter_values import message_levels
@@ -33,132 +35,112 @@ _GROUP: Final = "logging and statistics"
 _WITH_VIEWS: Final = ("pg_stat_statements", "pg_stat_kcache", "pg_wait_sampling", "pg_qualstats", "pg_stat_monitor")
 """Libraries that count for views of the extension of their name."""
 _EXTENSIONS_MOST: Final = 50
-"""So many of a database are asked for."""
-_EVERY_STATEMENT: Final = (
-    "log_parser_stats", "log_planner_stats", "log_executor_stats", "log_statement_stats", "debug_print_parse",
-    "debug_print_rewritten", "debug_print_plan", "log_duration",
-)  # fmt: skip
+"""Extensions that the question asks of each database."""
+_DEVELOPER: Final = (
+    *(
+        BadValue(name, "off", "every statement writes to the log", texts=("on",))
+        for name in (
+            "log_parser_stats",
+            "log_planner_stats",
+            "log_executor_stats",
+            "log_statement_stats",
+            "debug_print_parse",
+            "debug_print_rewritten",
+            "debug_print_plan",
+            "log_duration",
+        )
+    ),
+    BadValue(
+        "log_min_messages",
+        "warning",
+        "the server logs each of its steps",
+        judged=lambda parameters, row: any(level.startswith("debug") for level in message_levels(row.setting)),
+    ),
+)
 _DURATIONS: Final = ("log_min_duration_statement", "log_min_duration_sample")
-"""Among the ceilings that --measure finds."""
 _SAMPLED: Final = "log_transaction_sample_rate"
 _STATEMENTS: Final = frozenset({"mod", "all"})
 _DISTORTS: Final = "each of its statements writes to the log, and waits for it"
 
 
-def _log_statement(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _log_statement(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("log_statement")
     if row.setting in _STATEMENTS:
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"log_statement is {row.setting}: {_DISTORTS}",
-            evidence=(setting(facts, "log_statement", "log_destination"),),
-            fix=set_parameter(row, "ddl"),
-        )
-    for found in scoped(facts, {"log_statement"}):
-        if found.value.lower() in _STATEMENTS:
-            yield scoped_finding(found, Severity.WARNING, _DISTORTS)
+        fix = set_parameter(row, "ddl")
+        yield value_finding(facts, row, _DISTORTS, fix, beside=("log_destination",), subject="")
+    for assignment in scoped(facts, {"log_statement"}):
+        if assignment.value.lower() in _STATEMENTS:
+            yield scoped_finding(assignment, Severity.WARNING, _DISTORTS)
 
 
-def _log_duration(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
+def _log_duration(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
     for name in _DURATIONS:
-        limit_s = known.number(name)
+        limit_s = parameters.number(name)
         sampled = name.endswith("sample")
-        if limit_s < 0 or limit_s >= limits["seconds"] or (sampled and known.number("log_statement_sample_rate") == 0):
+        if (
+            limit_s < 0
+            or limit_s >= limits["seconds"]
+            or (sampled and parameters.number("log_statement_sample_rate") == 0)
+        ):
             continue
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"{name} is {known.shown(name)}: under load most statements are logged",
-            evidence=(setting(facts, name, "log_destination"),),
-            fix=set_parameter(known.row(name), "-1") if sampled else advised_or(facts, name, "1s"),
-            subject=name,
-        )
-    if known.find(_SAMPLED) is not None and known.number(_SAMPLED) > limits["share"]:
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"{_SAMPLED} is {known.shown(_SAMPLED)}: each statement of that share of all transactions is logged",
-            evidence=(setting(facts, _SAMPLED, "log_destination"),),
-            fix=set_parameter(known.row(_SAMPLED), "0"),
-            subject=_SAMPLED,
-        )
+        row = parameters.row(name)
+        fix = set_parameter(row, "-1") if sampled else advised_or(facts, name, "1s")
+        yield value_finding(facts, row, "under load most statements are logged", fix, beside=("log_destination",))
+    rate = parameters.find(_SAMPLED)
+    if rate is not None and parameters.number(_SAMPLED) > limits["share"]:
+        says, fix = "each statement of that share of all transactions is logged", set_parameter(rate, "0")
+        yield value_finding(facts, rate, says, fix, beside=("log_destination",))
 
 
-def _every_statement(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
-    for name in _EVERY_STATEMENT:
-        row = known.find(name)
-        if row is not None and row.setting == "on":
-            yield Finding(
-                severity=Severity.WARNING,
-                says=f"{name} is on: every statement writes to the log",
-                evidence=(setting(facts, name),),
-                fix=set_parameter(row, "off"),
-                subject=name,
-            )
-    messages = known.row("log_min_messages")
-    if any(level.startswith("debug") for level in message_levels(messages.setting)):
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"log_min_messages is {messages.setting}: the server logs each of its steps",
-            evidence=(setting(facts, "log_min_messages"),),
-            fix=set_parameter(messages, "warning"),
-            subject="log_min_messages",
-        )
-
-
-def _auto_explain(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
-    limit = known.find("auto_explain.log_min_duration")
-    if limit is None or known.number("auto_explain.log_min_duration") < 0:
+def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
+    limit = parameters.find("auto_explain.log_min_duration")
+    if limit is None or parameters.number("auto_explain.log_min_duration") < 0:
         return
-    analyze, timing = known.on("auto_explain.log_analyze"), known.on("auto_explain.log_timing")
+    analyze, timing = parameters.on("auto_explain.log_analyze"), parameters.on("auto_explain.log_timing")
     if analyze and timing:
         yield Finding(
             severity=Severity.WARNING,
             says="auto_explain measures every node of every statement (log_analyze with log_timing), logged or not",
             evidence=(
-                setting(facts, "auto_explain.log_analyze", "auto_explain.log_timing", "auto_explain.log_min_duration"),
+                as_shown(facts, "auto_explain.log_analyze", "auto_explain.log_timing", "auto_explain.log_min_duration"),
             ),
-            fix=set_parameter(known.row("auto_explain.log_timing"), "off"),
+            fix=set_parameter(parameters.row("auto_explain.log_timing"), "off"),
             subject="log_timing",
         )
-    if known.number("auto_explain.log_min_duration") < limits["seconds"]:
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"auto_explain.log_min_duration is {limit.shown}: under load most plans are logged",
-            evidence=(setting(facts, "auto_explain.log_min_duration"),),
-            fix=set_parameter(limit, "1s"),
-            subject="log_min_duration",
-        )
+    if parameters.number("auto_explain.log_min_duration") < limits["seconds"]:
+        says, fix = "under load most plans are logged", set_parameter(limit, "1s")
+        yield value_finding(facts, limit, says, fix, subject="log_min_duration")
 
 
-def _io_timing(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _io_timing(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("track_io_timing")
-    known = advice_facts(facts)
-    clock_ns = None if known is None else known.clock_ns
+    server = advice_facts(facts)
+    clock_ns = None if server is None else server.clock_ns
     dear = clock_ns is not None and clock_ns > limits["nanoseconds"]
     cost = () if clock_ns is None else (Evidence(f"{clock_ns:.0f} ns to read the clock", "--measure"),)
     if row.setting == "off" and not dear:
         yield Finding(
             severity=Severity.INFO,
             says="track_io_timing is off: the duration of reads and writes is unknown",
-            evidence=(setting(facts, "track_io_timing"), *cost),
+            evidence=(as_shown(facts, "track_io_timing"), *cost),
             fix=advised_or(facts, "track_io_timing", "on"),
         )
     elif row.setting == "on" and dear:
         yield Finding(
             severity=Severity.WARNING,
             says=f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O pays that twice",
-            evidence=(setting(facts, "track_io_timing"), *cost),
+            evidence=(as_shown(facts, "track_io_timing"), *cost),
             fix=advised_or(facts, "track_io_timing", "off"),
         )
 
 
-def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    known = needs.parameters(facts)
-    track, queries = known.find("pg_stat_statements.track"), known.row("compute_query_id")
+def _statements(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
+    track, queries = parameters.find("pg_stat_statements.track"), parameters.row("compute_query_id")
     if track is None:
-        library = known.visible("shared_preload_libraries")
+        library = parameters.visible("shared_preload_libraries")
         yield Finding(
             severity=Severity.INFO,
             says="pg_stat_statements is not loaded: the cost of single statements is unknown",
@@ -170,27 +152,22 @@ def _statements(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"pg_stat_statements is loaded and counts nothing: {row.name} is {row.setting}",
-                evidence=(setting(facts, row.name),),
+                evidence=(as_shown(facts, row.name),),
                 fix=advised_or(facts, row.name, better),
                 subject=row.name,
             )
-    for found in scoped(facts, {"compute_query_id", "pg_stat_statements.track"}) if track is not None else ():
-        if found.is_off or found.value.lower() == "none":
-            yield scoped_finding(found, Severity.INFO, "pg_stat_statements counts none of its statements")
-    planning = known.find("pg_stat_statements.track_planning")
+    for assignment in scoped(facts, {"compute_query_id", "pg_stat_statements.track"}) if track is not None else ():
+        if assignment.is_off or assignment.value.lower() == "none":
+            yield scoped_finding(assignment, Severity.INFO, "pg_stat_statements counts none of its statements")
+    planning = parameters.find("pg_stat_statements.track_planning")
     if planning is not None and planning.setting == "on":
-        yield Finding(
-            severity=Severity.WARNING,
-            says="pg_stat_statements.track_planning is on: sessions with the same statement wait for its one entry",
-            evidence=(setting(facts, "pg_stat_statements.track_planning"),),
-            fix=set_parameter(planning, "off"),
-            subject="track_planning",
-        )
-    yield from _created_nowhere(facts, known)
+        says = "sessions with the same statement wait for its one entry"
+        yield value_finding(facts, planning, says, set_parameter(planning, "off"), subject="track_planning")
+    yield from _created_nowhere(facts, parameters)
 
 
-def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Iterator[Finding | Unknown]:
-    """Libraries that count, and whose views no database has."""
+def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Findings:
+    """Yield libraries that count and whose views no database has."""
     library = parameters.find("shared_preload_libraries")
     named = () if library is None else elements(library.name, library.setting) or ()
     loaded = {PurePosixPath(name).name.removesuffix(".so") for name in named}
@@ -200,7 +177,7 @@ def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Iterator[Find
     extensions = facts.have(OBJECTS)
     rows = [row for _, row in extensions if row.kind == "extension"]
     created = {row.name[0] for row in rows}
-    home = "postgres" if "postgres" in extensions.asked or not extensions.asked else extensions.asked[0]
+    home = "postgres" if "postgres" in extensions.databases or not extensions.databases else extensions.databases[0]
     for name in names:
         if name in created:
             continue
@@ -212,8 +189,8 @@ def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Iterator[Find
             severity=Severity.WARNING,
             says=f"{name} is loaded, and its extension is in no database: it counts, and nobody can read it",
             evidence=(
-                setting(facts, "shared_preload_libraries"),
-                Evidence(f"{len(extensions.asked)} databases without {name}", "pg_extension.extname"),
+                as_shown(facts, "shared_preload_libraries"),
+                Evidence(f"{len(extensions.databases)} databases without {name}", "pg_extension.extname"),
             ),
             fix=in_database(home, do, undo, remark="on the primary" if on_standby(facts) else ""),
             subject=f"extension {name}",
@@ -238,18 +215,13 @@ _HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] =
 """Parameter, what is wrong, what is better, what the log then tells."""
 
 
-def _log_too_little(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known: Parameters = needs.parameters(facts)
+def _log_too_little(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters: Parameters = needs.parameters(facts)
     for name, wrong, better, tells in _HELPFUL:
-        row = known.find(name)
+        row = parameters.find(name)
         if row is not None and wrong(row):
-            yield Finding(
-                severity=Severity.INFO,
-                says=f"{name} is {row.shown}: the log lacks {tells}",
-                evidence=(setting(facts, name),),
-                fix=advised_or(facts, name, better),
-                subject=name,
-            )
+            fix = advised_or(facts, name, better)
+            yield value_finding(facts, row, f"the log lacks {tells}", fix, severity=Severity.INFO)
 
 
 _SLOW: Final = (Threshold("seconds", 0.1, "s", "a limit below this logs most statements under load"),)
@@ -284,7 +256,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.WARNING,
         page="runtime-config-developer.html",
         needs=(needs.PARAMETERS,),
-        look=also_scoped(_every_statement, *_EVERY_STATEMENT, "log_min_messages"),
+        look=bounded(_DEVELOPER),
     ),
     Check(
         id="LOG-04",
@@ -344,7 +316,7 @@ CHECKS: Final[tuple[Check, ...]] = (
             "off",
             Severity.HIGH,
             "the server was built with assertions: several times slower than one for production",
-            fixed=words("Install a server that was configured without --enable-cassert."),
+            fixed=by_hand("Install a server that was configured without --enable-cassert."),
         ),
     ),
 )

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.bounds import BadValue, bounded, thresholds
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.health.rules import advice_facts, advised_or, also_scoped, scoped, scoped_finding, setting
+from pgtop_tune.health.rules import (
+    advice_facts,
+    advised_or,
+    also_scoped,
+    as_shown,
+    scoped,
+    scoped_finding,
+    value_finding,
+)
 from pgtop_tune.model.machine import Workload
 
 _GROUP: Final = "planner"
@@ -19,7 +26,7 @@ _ENABLES: Final = "enable_"
 _OFF_BY_DEFAULT: Final = frozenset({"enable_partitionwise_join", "enable_partitionwise_aggregate"})
 
 
-def _random(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _random(facts: CheckFacts, limits: Limits) -> Findings:
     queues = [queue for queue in facts.have(needs.MACHINE).queues if not queue.stacked]
     if not queues:
         yield Unknown("the disks under the data directory are not visible")
@@ -28,17 +35,16 @@ def _random(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     if unsure:
         yield Unknown(f"{', '.join(unsure)} does not report whether it rotates (a virtual disk)")
         return
-    known = needs.parameters(facts)
-    cost = known.number("random_page_cost")
+    parameters = needs.parameters(facts)
+    cost = parameters.number("random_page_cost")
     turning = [queue.name for queue in queues if not queue.nvme and queue.rotational]
     if not turning and cost > limits["cost"]:
         yield Finding(
             severity=Severity.WARNING,
             says=f"random_page_cost is {cost:g} on flash ({', '.join(queue.name for queue in queues)}): indexes "
-            "look more "
-            "expensive than they are",
+            "look more expensive than they are",
             evidence=(
-                setting(facts, "random_page_cost", "seq_page_cost"),
+                as_shown(facts, "random_page_cost", "seq_page_cost"),
                 Evidence(
                     ", ".join(f"{queue.name} does not rotate" for queue in queues), "/sys/block/*/queue/rotational"
                 ),
@@ -47,37 +53,34 @@ def _random(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _jit(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
+def _jit(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
     advice = advice_facts(facts)
     reports = advice is not None and advice.workload is Workload.OLAP
-    if known.on("jit") and known.number("jit_above_cost") >= 0 and not reports:
-        yield Finding(
+    if parameters.on("jit") and parameters.number("jit_above_cost") >= 0 and not reports:
+        yield value_finding(
+            facts,
+            parameters.row("jit"),
+            "a wrong estimate makes a short query pay tens of milliseconds for compiling",
+            advised_or(facts, "jit", "off"),
             severity=Severity.INFO,
-            says="jit is on: a wrong estimate makes a short query pay tens of milliseconds for compiling",
-            evidence=(setting(facts, "jit", "jit_above_cost"),),
-            fix=advised_or(facts, "jit", "off"),
+            beside=("jit_above_cost",),
+            subject="",
         )
 
 
-def _enabled(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known, names = needs.parameters(facts), set()
-    for each in facts.have(needs.PARAMETERS).parameters:
-        if not each.name.startswith(_ENABLES) or each.vartype != "bool" or each.name in _OFF_BY_DEFAULT:
+def _enabled(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters, names = needs.parameters(facts), set()
+    for shown_row in facts.have(needs.PARAMETERS).parameters:
+        if not shown_row.name.startswith(_ENABLES) or shown_row.vartype != "bool" or shown_row.name in _OFF_BY_DEFAULT:
             continue
-        names.add(each.name)
-        row = known.row(each.name)
+        names.add(shown_row.name)
+        row = parameters.row(shown_row.name)
         if row.setting == "off" and row.boot_val == "on":
-            yield Finding(
-                severity=Severity.WARNING,
-                says=f"{row.name} is off: all queries of all sessions run without it",
-                evidence=(setting(facts, row.name),),
-                fix=set_parameter(row, "on"),
-                subject=row.name,
-            )
-    for found in scoped(facts, names):
-        if found.is_off:
-            yield scoped_finding(found, Severity.WARNING, "all its queries run without it")
+            yield value_finding(facts, row, "all queries of all sessions run without it", set_parameter(row, "on"))
+    for assignment in scoped(facts, names):
+        if assignment.is_off:
+            yield scoped_finding(assignment, Severity.WARNING, "all its queries run without it")
 
 
 def _compiles(facts: CheckFacts) -> bool:
@@ -90,70 +93,45 @@ def _reads_by_workers(facts: CheckFacts) -> bool:
 
 
 _COSTS: Final = (
-    Bound(
-        name="random_page_cost",
-        above=4,
-        better="4",
-        says="indexes look more expensive than they are on any disk",
-    ),
-    Bound(
-        name="random_page_cost",
+    BadValue("random_page_cost", "4", "indexes look more expensive than they are on any disk", above=4),
+    BadValue(
+        "random_page_cost",
+        "1.1",
+        "reading at random looks cheaper than the costs that all others are relative to",
         below=1,
-        better="1.1",
         special=(),
         limit="random_page_cost_low",
-        says="reading at random looks cheaper than the costs that all others are relative to",
     ),
-    Bound(
-        name="seq_page_cost",
-        above=1,
-        better="1",
-        severity=Severity.INFO,
-        says="all other costs are meant relative to 1",
+    BadValue("seq_page_cost", "1", "all other costs are meant relative to 1", above=1, severity=Severity.INFO),
+    BadValue(
+        "default_statistics_target", "100", "estimates rest on a few hundred rows of each table", below=50, special=()
     ),
-    Bound(
-        name="default_statistics_target",
-        below=50,
-        better="100",
-        special=(),
-        says="estimates rest on a few hundred rows of each table",
-    ),
-    Bound(
-        name="default_statistics_target",
+    BadValue(
+        "default_statistics_target",
+        "100",
+        "each ANALYZE and each planning of a query takes a multiple",
         above=2000,
-        better="100",
         limit="default_statistics_target_high",
-        says="each ANALYZE and each planning of a query takes a multiple",
     ),
-    Bound(
-        name="plan_cache_mode",
-        words=("force_generic_plan", "force_custom_plan"),
-        better="auto",
-        says="the server no longer chooses by cost whether a prepared statement is planned anew",
+    BadValue(
+        "plan_cache_mode",
+        "auto",
+        "the server no longer chooses by cost whether a prepared statement is planned anew",
+        texts=("force_generic_plan", "force_custom_plan"),
     ),
-    Bound(
-        name="join_collapse_limit",
-        below=8,
-        better="8",
-        special=(),
-        says="joins run in the order in which queries name them",
-    ),
-    Bound(
-        name="join_collapse_limit",
+    BadValue("join_collapse_limit", "8", "joins run in the order in which queries name them", below=8, special=()),
+    BadValue(
+        "join_collapse_limit",
+        "8",
+        "planning one query with many joins can take minutes",
         above=20,
-        better="8",
         limit="join_collapse_limit_high",
-        says="planning one query with many joins can take minutes",
     ),
-    Bound(
-        name="from_collapse_limit",
-        below=8,
-        better="8",
-        special=(),
-        says="subqueries are planned apart from the queries around them",
+    BadValue(
+        "from_collapse_limit", "8", "subqueries are planned apart from the queries around them", below=8, special=()
     ),
     *(
-        Bound(name=name, below=least, better=better, special=(), says=says)
+        BadValue(name, better, says, below=least, special=())
         for name, least, better, says in (
             ("cpu_tuple_cost", 0.001, "0.01", "reading rows looks free, and the plans that read most of them win"),
             ("cpu_operator_cost", 0.0001, "0.0025", "conditions look free, and plans that test each row win"),
@@ -163,89 +141,89 @@ _COSTS: Final = (
             ("geqo_threshold", 8, "12", "joins of a few tables are ordered by chance"),
         )
     ),
-    Bound(
-        name="jit_above_cost",
+    BadValue(
+        "jit_above_cost",
+        "100000",
+        "the shortest queries are compiled, which takes longer than they run",
         below=10_000,
-        better="100000",
         special=(-1.0,),
         when=_compiles,
-        says="the shortest queries are compiled, which takes longer than they run",
     ),
-    Bound(
-        name="effective_io_concurrency",
+    BadValue(
+        "effective_io_concurrency",
+        "16",
+        "bitmap scans and vacuum read one page after the other, on a disk that can do many at once",
         below=1,
-        better="16",
         special=(),
-        says="bitmap scans and vacuum read one page after the other, on a disk that can do many at once",
     ),
-    Bound(
-        name="maintenance_io_concurrency",
+    BadValue(
+        "maintenance_io_concurrency",
+        "16",
+        "vacuum and recovery read one page after the other, on a disk that can do many at once",
         below=1,
-        better="16",
         special=(),
-        says="vacuum and recovery read one page after the other, on a disk that can do many at once",
     ),
-    Bound(
-        name="io_workers",
+    BadValue(
+        "io_workers",
+        "3",
+        "all sessions wait for the one process that reads for them",
         below=2,
-        better="3",
         special=(),
         when=_reads_by_workers,
-        says="all sessions wait for the one process that reads for them",
     ),
-    Bound(
-        name="io_method",
-        words=("sync",),
-        better="worker",
+    BadValue(
+        "io_method",
+        "worker",
+        "each session waits for its reads one after the other, as before PostgreSQL 18",
+        texts=("sync",),
         severity=Severity.INFO,
-        says="each session waits for its reads one after the other, as before PostgreSQL 18",
     ),
-    Bound(
-        name="constraint_exclusion",
-        words=("off",),
-        better="partition",
-        says="queries of inheritance children and UNION ALL read all of them",
+    BadValue(
+        "constraint_exclusion",
+        "partition",
+        "queries of inheritance children and UNION ALL read all of them",
+        texts=("off",),
     ),
-    Bound(
-        name="geqo",
-        words=("off",),
-        better="on",
+    BadValue(
+        "geqo",
+        "on",
+        "queries with a dozen joins and more are planned exhaustively",
+        texts=("off",),
         severity=Severity.INFO,
-        says="queries with a dozen joins and more are planned exhaustively",
     ),
 )
 _PARALLEL: Final = (
-    Bound(
-        name="max_parallel_workers",
-        other="max_worker_processes",
-        better="8",
-        says="there are no more processes than max_worker_processes, which extensions need as well",
+    BadValue(
+        "max_parallel_workers",
+        "8",
+        "there are no more processes than max_worker_processes, which extensions need as well",
+        limited_by="max_worker_processes",
     ),
-    Bound(
-        name="max_parallel_workers_per_gather",
-        other="max_parallel_workers",
-        better="2",
-        says="plans count on workers that never start",
+    BadValue(
+        "max_parallel_workers_per_gather",
+        "2",
+        "plans count on workers that never start",
+        limited_by="max_parallel_workers",
     ),
-    Bound(
-        name="max_parallel_maintenance_workers",
-        other="max_parallel_workers",
-        better="2",
-        says="index builds count on workers that never start",
+    BadValue(
+        "max_parallel_maintenance_workers",
+        "2",
+        "index builds count on workers that never start",
+        limited_by="max_parallel_workers",
     ),
-    Bound(
-        name="max_worker_processes",
+    BadValue(
+        "max_worker_processes",
+        "8",
+        "parallel queries, logical replication and extensions share them",
         below=4,
-        better="8",
         special=(),
-        says="parallel queries, logical replication and extensions share them",
     ),
     *(
-        Bound(
-            name=name,
-            words=("on", "regress"),
-            better="off",
-            says="queries run in parallel workers where that is slower, for tests of the server",
+        BadValue(
+            name,
+            "off",
+            "queries run in parallel workers where that is slower, for tests of the server",
+            texts=("on", "regress"),
         )
         for name in ("debug_parallel_query", "force_parallel_mode")
     ),

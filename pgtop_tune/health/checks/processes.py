@@ -5,16 +5,17 @@ Source: PostgreSQL documentation, "Managing Kernel Resources"; proc_pid_oom_scor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
-from pgtop_tune.base.units import about
+from pgtop_tune.base import units
+from pgtop_tune.base.units import about, share
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import (
     Check,
     Confidence,
     Evidence,
     Finding,
+    Findings,
     Fix,
     Language,
     Limits,
@@ -24,9 +25,11 @@ from pgtop_tune.health.check import (
 )
 from pgtop_tune.health.checks.kernel import promised
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import kept, kernel_file, set_parameter, words
-from pgtop_tune.health.measures import number
-from pgtop_tune.health.rules import setting
+from pgtop_tune.health.fixes import by_hand, kept, kernel_file, set_parameter
+from pgtop_tune.health.machine_figures import figure, kernel_number
+from pgtop_tune.health.rules import as_shown
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.host_values import all_ticks, ticks_share
 from pgtop_tune.model.absence import Unavailable
 
 _GROUP: Final = "processes"
@@ -44,7 +47,7 @@ _CHILDREN: Final = (
 
 
 def _drop_in(name: str, *lines: str) -> Fix:
-    """Lines for the server's service."""
+    """Return the fix that adds lines to the server's service."""
     keep, put_back = kept(f"{_UNIT}/{name}.conf", "[Service]", *lines)
     return Fix(
         do=f"mkdir -p {_UNIT}\n{keep}\nsystemctl daemon-reload",
@@ -54,7 +57,7 @@ def _drop_in(name: str, *lines: str) -> Fix:
     )
 
 
-def _oom_score(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _oom_score(facts: CheckFacts, limits: Limits) -> Findings:
     process = facts.have(needs.MACHINE).postmaster
     if isinstance(process, Unavailable):
         yield Unknown(f"the postmaster's process: {process}")
@@ -80,41 +83,41 @@ def _oom_score(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]
 
 
 def _is_near(facts: CheckFacts, limits: Limits) -> bool:
-    """Whether the OOM killer is: without strict accounting, where most of the memory is promised, or any amount is."""
-    mode, share = number(facts, "vm.overcommit_memory"), promised(facts)[0]
+    """Return whether the OOM killer is near: most of the memory is promised, or the kernel promises any amount."""
+    mode, share = kernel_number(facts, "vm.overcommit_memory"), promised(facts)[0]
     return mode == 1 or (mode == 0 and (share is None or share >= limits["percent"]))
 
 
-def _files(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _files(facts: CheckFacts, limits: Limits) -> Findings:
     process = facts.have(needs.MACHINE).postmaster
     if isinstance(process, Unavailable):
         yield Unknown(f"the postmaster's process: {process}")
         return
-    # A process counts what it may open up to max_files_per_process, the files it keeps in reserve among them.
-    wanted = needs.parameters(facts).whole("max_files_per_process")
+    # max_files_per_process includes the files that a process keeps in reserve.
+    intended = needs.parameters(facts).whole("max_files_per_process")
     soft = process.open_files_soft
-    if soft is None or soft >= max(wanted, limits["least"]):
+    if soft is None or soft >= max(intended, limits["least"]):
         return
-    meant = f"of the intended {wanted}: it closes some to open others" if soft < wanted else " only"
+    meant = f"of the intended {intended}: it closes some to open others" if soft < intended else " only"
     yield Finding(
         severity=Severity.WARNING,
         says=f"a process of the server may open {soft} files{meant}",
         evidence=(
             Evidence(f"Max open files {soft}, hard limit {process.open_files_hard}", "/proc/PID/limits"),
-            Evidence(f"max_files_per_process {wanted}", "pg_settings"),
+            Evidence(f"max_files_per_process {intended}", "pg_settings"),
         ),
         fix=_drop_in("files", "LimitNOFILE=65536"),
     )
 
 
-def _clock_source(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _clock_source(facts: CheckFacts, limits: Limits) -> Findings:
     machine = facts.have(needs.MACHINE)
     if not machine.clock_source:
         yield Unknown(f"{_CLOCK} cannot be read")
         return
     if machine.clock_source not in _SLOW_CLOCKS:
         return
-    better = next((each for each in machine.clock_sources if each not in _SLOW_CLOCKS), "")
+    better = next((clock for clock in machine.clock_sources if clock not in _SLOW_CLOCKS), "")
     yield Finding(
         severity=Severity.WARNING,
         says=f"the clock is {machine.clock_source}: reading it costs a system call or a slow device",
@@ -126,79 +129,150 @@ def _clock_source(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkno
         ),
         fix=kernel_file(_CLOCK, better, machine.clock_source, f"clocksource={better} on the kernel's command line")
         if better
-        else words("ask the hypervisor for a paravirtual clock or a stable TSC; keep track_io_timing off until then"),
+        else by_hand("ask the hypervisor for a paravirtual clock or a stable TSC; keep track_io_timing off until then"),
     )
 
 
-def _time(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _time(facts: CheckFacts, limits: Limits) -> Findings:
     machine = facts.have(needs.MACHINE)
     in_step, virtual = machine.clock_in_step, machine.virtual is not False
     if in_step is None:
         yield Unknown("the state of the kernel's clock is not visible from here")
     elif not in_step:
         yield Finding(
-            # A hypervisor may keep the clock right without a word to this kernel.
+            # A hypervisor may set the clock without telling this kernel.
             severity=Severity.INFO if virtual else Severity.WARNING,
             confidence=Confidence.MEDIUM if virtual else Confidence.HIGH,
             says="nothing keeps the machine's clock right: times of logs, backups and other machines drift apart",
             evidence=(Evidence("STA_UNSYNC is set", "adjtimex(2)"),),
-            fix=words(
+            fix=by_hand(
                 "Run chrony, systemd-timesyncd or the hypervisor's agent; in a container, on its host.",
                 "Stop it again.",
             ),
         )
 
 
-def _log(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    known, process = needs.parameters(facts), facts.have(needs.MACHINE).postmaster
-    if known.on("logging_collector") or "stderr" not in known.text("log_destination").lower():
+def _log(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters, process = needs.parameters(facts), facts.have(needs.MACHINE).postmaster
+    if parameters.on("logging_collector") or "stderr" not in parameters.text("log_destination").lower():
         return
     if isinstance(process, Unavailable) or not process.stderr:
         yield Unknown("the place where the postmaster's stderr leads to is not visible from here")
     elif process.stderr == _NOWHERE:
-        row = known.row("logging_collector")
+        row = parameters.row("logging_collector")
         yield Finding(
             severity=Severity.HIGH,
             says="the log goes to /dev/null: no error of the server is kept anywhere",
             evidence=(
                 Evidence(f"stderr of the postmaster is {process.stderr}", "/proc/PID/fd/2"),
-                setting(facts, "logging_collector", "log_destination"),
+                as_shown(facts, "logging_collector", "log_destination"),
             ),
             fix=set_parameter(row, "on"),
         )
 
 
-def _group_memory(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _group_memory(facts: CheckFacts, limits: Limits) -> Findings:
     group = facts.have(needs.CGROUP)
     if group.oom_kills:
-        yield Finding(
-            severity=Severity.HIGH,
-            says=f"the limit of the server's control group has killed {group.oom_kills} processes",
-            evidence=(
-                Evidence(f"oom_kill {group.oom_kills} in {group.path}", "memory.events"),
-                Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
-            ),
-            fix=words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
-            subject="oom_kill",
-        )
+        says = f"the limit of the server's control group has killed {group.oom_kills} processes"
+        severity, event, number = Severity.HIGH, "oom_kill", group.oom_kills
     elif group.memory_max_events:
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"the server's control group has run into its memory limit {group.memory_max_events} times",
-            evidence=(
-                Evidence(f"max {group.memory_max_events} in {group.path}", "memory.events"),
-                Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
-            ),
-            fix=words("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
-            subject="max",
-        )
+        says = f"the server's control group has run into its memory limit {group.memory_max_events} times"
+        severity, event, number = Severity.WARNING, "max", group.memory_max_events
+    else:
+        return
+    yield Finding(
+        severity=severity,
+        says=says,
+        evidence=(
+            Evidence(f"{event} {number} in {group.path}", "memory.events"),
+            Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
+        ),
+        fix=by_hand("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
+        subject=event,
+    )
 
 
 def _size(size_bytes: int | None) -> str:
     return "not set" if size_bytes is None else about(size_bytes)
 
 
-CHECKS: Final = (
+_PROCESSORS: Final = "processors"
+_PAGE: Final = "kernel-resources.html"
+_FAST: Final = "performance"
+_SLOW: Final = frozenset({"powersave", "conservative", "ondemand"})
+
+
+def _steal(facts: CheckFacts, limits: Limits) -> Findings:
+    newest, oldest = facts.have(needs.CPU), sections.cpu(facts.frames[0])
+    if isinstance(oldest, Unavailable) or oldest.at_s >= newest.at_s:
+        yield Unknown("steal needs two samples, and there is one")
+        return
+    now = figure(facts, "host.cpu.steal", newest.total.steal_ticks)
+    percent = ticks_share(oldest.total, newest.total, lambda times: times.steal_ticks) or 0.0
+    if percent <= limits["warning"]:
+        return
+    since_boot = 100 * now / max(all_ticks(newest.total), 1)
+    yield Finding(
+        severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
+        says=f"the hypervisor takes {share(percent)} of the CPU time away",
+        evidence=(
+            Evidence(f"steal {share(percent)} in {units.duration(newest.at_s - oldest.at_s)}", "/proc/stat"),
+            Evidence(f"steal {share(since_boot)} since boot", "/proc/stat"),
+        ),
+        fix=by_hand("a machine whose CPUs are not shared, or has fewer neighbours; a benchmark means little here"),
+    )  # fmt: skip
+
+
+def _throttled(facts: CheckFacts, limits: Limits) -> Findings:
+    group = facts.have(needs.CGROUP)
+    if not group.cpu_quota_cores or not group.cpu_periods or group.cpu_throttled_periods is None:
+        return
+    percent = 100 * group.cpu_throttled_periods / group.cpu_periods
+    if percent <= limits["warning"]:
+        return
+    yield Finding(
+        severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
+        says=(
+            f"the server's CPU quota was used up in {share(percent)} of the periods: all backends were throttled until "
+            "the next one"
+        ),
+        evidence=(
+            Evidence(f"{group.cpu_throttled_periods} of {group.cpu_periods} periods in {group.path}", "cpu.stat"),
+            Evidence(f"a quota of {group.cpu_quota_cores:g} CPUs", "cpu.max"),
+        ),
+        fix=by_hand("a higher CPU limit for the container or service, or fewer active sessions"),
+    )
+
+
+def _governor(facts: CheckFacts, limits: Limits) -> Findings:
+    policies = facts.have(needs.FREQUENCY).policies
+    slower = [policy for policy in policies if policy.governor != _FAST]
+    if not slower:
+        return
+    names = sorted({policy.governor for policy in slower})
+    slow = not _SLOW.isdisjoint(names)
+    yield Finding(
+        severity=Severity.WARNING if slow else Severity.INFO,
+        says=(
+            f"{len(slower)} of {len(policies)} CPU policies are {', '.join(names)}: clocks rise only after work has "
+            "arrived"
+        ),
+        evidence=(
+            Evidence(
+                f"scaling_governor {', '.join(names)}", "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
+            ),
+        ),
+        fix=Fix(
+            do=f"cpupower frequency-set -g {_FAST}",
+            undo=f"cpupower frequency-set -g {names[0]}",
+            language=Language.SHELL,
+            remark="as root on the server's machine; gone after a reboot unless tuned or a unit sets it",
+        ),
+    )
+
+
+CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "OS-08", _GROUP, "OOM score of the postmaster",
         "When memory runs out the kernel chooses a process to end, which must not be the postmaster.",
@@ -236,5 +310,24 @@ CHECKS: Final = (
         "At the limit of a container the kernel drops the file cache first, then the OOM killer strikes.",
         Severity.HIGH, _OVERCOMMIT, (needs.CGROUP,), _group_memory,
     ),
+    Check(
+        "CPU-01", _PROCESSORS, "steal",
+        "CPU time that a hypervisor gives to other machines shows as unexplained latency.",
+        Severity.HIGH, _PAGE, (needs.CPU,), _steal,
+        (Threshold("warning", 1, "%", "warning above it"), Threshold("high", 10, "%", "high above it")), twice=True,
+    ),
+    Check(
+        "CPU-02", _PROCESSORS, "CPU quota",
+        "A control group that has used up its quota stops every process in it, including those that hold locks.",
+        Severity.HIGH, _PAGE, (needs.CGROUP,), _throttled,
+        (
+            Threshold("warning", 1, "%", "of the periods throttled: warning above it"),
+            Threshold("high", 10, "%", "high above it"),
+        ),
+    ),
+    Check(
+        "CPU-03", _PROCESSORS, "frequency governor",
+        "A CPU in deep sleep between short statements answers each of them slowly.",
+        Severity.WARNING, _PAGE, (needs.FREQUENCY,), _governor,
+    ),
 )  # fmt: skip
-"""Rows of the registry."""

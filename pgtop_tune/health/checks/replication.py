@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,12 +10,14 @@ from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quot
 from pgtop_tune.base.units import GB, about, duration
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.bounds import Bound, bounded, of_standbys, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.bounds import BadValue, bounded, thresholds
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.needs import Parameters
-from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, now_ms, on_standby, scoped, setting
+from pgtop_tune.health.questions import CONTROL
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, ON_STANDBY, as_shown, now_ms, on_standby, scoped
+from pgtop_tune.health.server_files import AT_LEAST, settings_of_primary
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import SenderLag, is_cut_off, sender_lags, synchronous_standbys, with_fewer
 from pgtop_tune.metrics.server import client_backends
@@ -34,99 +35,89 @@ _LONG_MS: Final = 200.0
 _WAITING_FOR_NOBODY: Final = frozenset({"off", "local"})
 
 
-def _none_though_ready(known: Parameters, row: Parameter) -> bool:
-    return row.setting == "0" and known.text("wal_level") != "minimal"
+def _has_no_senders(parameters: Parameters, row: Parameter) -> bool:
+    return row.setting == "0" and parameters.text("wal_level") != "minimal"
 
 
 _BETWEEN: Final = (
     *(
-        Bound(
-            name=name,
-            words=("0",),
-            better="1min",
-            says="a connection whose other side vanished is never noticed",
-        )
+        BadValue(name, "1min", "a connection whose other side vanished is never noticed", texts=("0",))
         for name in ("wal_sender_timeout", "wal_receiver_timeout")
     ),
     *(
-        Bound(name=name, below=5, unit="s", better="1min", says="a short pause of the network ends replication")
+        BadValue(name, "1min", "a short pause of the network ends replication", below=5, unit="s")
         for name in ("wal_sender_timeout", "wal_receiver_timeout")
     ),
-    Bound(
-        name="max_wal_senders",
-        judged=_none_though_ready,
-        better="10",
+    BadValue(
+        "max_wal_senders",
+        "10",
+        "no standby and no base backup over the network",
+        judged=_has_no_senders,
         severity=Severity.INFO,
-        says="no standby and no base backup over the network",
     ),
-    Bound(
-        name="idle_replication_slot_timeout",
+    BadValue(
+        "idle_replication_slot_timeout",
+        "1d",
+        "a standby or subscriber that is away so briefly has to be made anew",
         below=3600,
         unit="s",
-        better="1d",
-        says="a standby or subscriber that is away so briefly has to be made anew",
     ),
-    Bound(
-        name="wal_receiver_status_interval",
-        words=("0",),
-        better="10s",
-        says="the primary does not learn how far this standby is",
-        when=of_standbys,
+    BadValue(
+        "wal_receiver_status_interval",
+        "10s",
+        "the primary does not learn how far this standby is",
+        texts=("0",),
+        when=on_standby,
     ),
     *(
-        Bound(
-            name=name,
-            words=("-1",),
-            better="30s",
-            says="one long query stops the replay, and failover waits for all of it",
-            when=of_standbys,
+        BadValue(
+            name,
+            "30s",
+            "one long query stops the replay, and failover waits for all of it",
+            texts=("-1",),
+            when=on_standby,
         )
         for name in ("max_standby_streaming_delay", "max_standby_archive_delay")
     ),
-    Bound(
-        name="max_standby_streaming_delay",
+    BadValue(
+        "max_standby_streaming_delay",
+        "30s",
+        "replay cancels queries of this standby almost at once",
         below=1,
         unit="s",
-        better="30s",
         special=(-1.0,),
         severity=Severity.INFO,
-        says="replay cancels queries of this standby almost at once",
-        when=of_standbys,
+        when=on_standby,
     ),
-    Bound(
-        name="hot_standby",
-        words=("off",),
-        better="on",
-        severity=Severity.INFO,
-        says="this standby answers no queries",
-        when=of_standbys,
+    BadValue(
+        "hot_standby", "on", "this standby answers no queries", texts=("off",), severity=Severity.INFO, when=on_standby
     ),
-    Bound(
-        name="recovery_min_apply_delay",
+    BadValue(
+        "recovery_min_apply_delay",
+        "0",
+        "this standby is behind on purpose, and a failover to it replays so much first",
         above=0,
         unit="s",
-        better="0",
         severity=Severity.INFO,
-        says="this standby is behind on purpose, and a failover to it replays so much first",
-        when=of_standbys,
+        when=on_standby,
     ),
-    Bound(
-        name="recovery_target_timeline",
-        words=("current",),
-        better="latest",
-        says="after a failover this standby does not follow the new primary",
-        when=of_standbys,
+    BadValue(
+        "recovery_target_timeline",
+        "latest",
+        "after a failover this standby does not follow the new primary",
+        texts=("current",),
+        when=on_standby,
     ),
 )
 
 
-def _lag(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _lag(facts: CheckFacts, limits: Limits) -> Findings:
     facts.have(needs.REPLICATION)
     for lag in sender_lags(facts.interval):
         if lag.sender.state == _BACKUP:
             continue
         total = lag.total_bytes or 0
-        # A receiver that replays nothing, and one that has all, has a time all the same.
+        # replay_lag is set also for a receiver that replays nothing, and for one that has everything.
         behind_s = (lag.sender.replay_lag_ms or 0.0) / 1000 if total else 0.0
         if behind_s >= limits["seconds"] or total >= limits["bytes"]:
             worse = behind_s >= limits["high"] or total >= limits["high_bytes"]
@@ -137,7 +128,7 @@ def _lag(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                     Evidence(f"{total} bytes not replayed", f"{_VIEW}.replay_lsn"),
                     Evidence(f"{behind_s:.1f} s", f"{_VIEW}.replay_lag"),
                 ),
-                fix=words(
+                fix=by_hand(
                     "Find the cause: unsent WAL means the network, unflushed WAL the standby's disk, unreplayed "
                     "WAL its recovery."
                 ),
@@ -149,29 +140,29 @@ def _name(lag: SenderLag) -> str:
     return lag.sender.application_name or lag.sender.client or str(lag.sender.pid)
 
 
-def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
     if on_standby(facts):
         yield Unknown(ON_STANDBY)
         return
-    known, sample = needs.parameters(facts), facts.have(needs.REPLICATION)
-    row = known.row("synchronous_standby_names")
+    parameters, sample = needs.parameters(facts), facts.have(needs.REPLICATION)
+    row = parameters.row("synchronous_standby_names")
     commits = _waiting_commits(facts)
     if not row.setting or not commits:
         return
     if any(sender.sync_state is None for sender in sample.senders):
         yield Unknown("which standbys are synchronous is hidden from this role; GRANT pg_read_all_stats grants access")
         return
-    must_apply = known.text("synchronous_commit") == _REPLAYED
+    must_apply = parameters.text("synchronous_commit") == _REPLAYED
     standbys = synchronous_standbys(row.setting, sample.senders, must_apply=must_apply)
     evidence = (
-        setting(facts, "synchronous_standby_names", "synchronous_commit"),
+        as_shown(facts, "synchronous_standby_names", "synchronous_commit"),
         Evidence(
             f"{standbys.ready} of {len(sample.senders)} senders are up to date and named there, {standbys.needed} "
             "needed",
             f"{_VIEW}.sync_state, state",
         ),
     )
-    if standbys.ready >= standbys.needed and (waiting := _held(facts, limits["seconds"])) is not None:
+    if standbys.ready >= standbys.needed and (waiting := _held_commits(facts, limits["seconds"])) is not None:
         yield waiting
         return
     yield from _not_replaying(facts)
@@ -183,7 +174,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
             says=f"if one synchronous standby is lost, {commits} waits: {standbys.needed} needed, {standbys.ready} "
             "connected",
             evidence=evidence,
-            fix=words(
+            fix=by_hand(
                 f"Add a standby that synchronous_standby_names names, or let more names answer: ANY {standbys.needed} "
                 "(…)."
             ),
@@ -206,8 +197,8 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknow
     )
 
 
-def _held(facts: CheckFacts, longest_s: float) -> Finding | None:
-    """Commits that wait although enough standbys are connected: for a replay that is paused, or a network that lost.
+def _held_commits(facts: CheckFacts, longest_s: float) -> Finding | None:
+    """Return the finding of commits that wait although enough standbys are connected; None without one.
 
     A statement that ran for long and waits for a moment is in one look only.
     """
@@ -229,10 +220,10 @@ def _held(facts: CheckFacts, longest_s: float) -> Finding | None:
         says=f"{len(since_ms)} {'commit waits' if len(since_ms) == 1 else 'commits wait'} for synchronous standbys "
         f"that are connected, the oldest for {duration(oldest_s)}",
         evidence=(
-            setting(facts, "synchronous_standby_names", "synchronous_commit"),
+            as_shown(facts, "synchronous_standby_names", "synchronous_commit"),
             Evidence(f"{len(since_ms)} sessions in SyncRep", "pg_stat_activity.wait_event, query_start"),
         ),
-        fix=words(
+        fix=by_hand(
             "Find what holds the standby up: with remote_apply a replay that is paused (pg_wal_replay_resume()) or "
             "delayed, else its disk or the network."
         ),
@@ -240,8 +231,8 @@ def _held(facts: CheckFacts, longest_s: float) -> Finding | None:
     )
 
 
-def _not_replaying(facts: CheckFacts) -> Iterator[Finding]:
-    """Synchronous standbys whose replay stands still, where a commit waits for it."""
+def _not_replaying(facts: CheckFacts) -> Findings:
+    """Yield synchronous standbys whose replay stands still, where a commit waits for it."""
     pair = facts.interval.pair(sections.replication)
     of_server = needs.parameters(facts).text("synchronous_commit") == _REPLAYED
     of_others = any(row.value.lower() == _REPLAYED for row in scoped(facts, ("synchronous_commit",)) if not row.is_off)
@@ -251,7 +242,9 @@ def _not_replaying(facts: CheckFacts) -> Iterator[Finding]:
     names = [
         sender.application_name or str(sender.pid)
         for sender in pair[1].senders
-        if sender.sync_state in ("sync", "quorum") and sender.pid in before and _stands(before[sender.pid], sender)
+        if sender.sync_state in ("sync", "quorum")
+        and sender.pid in before
+        and _stands_still(before[sender.pid], sender)
     ]
     if names:
         yield Finding(
@@ -259,10 +252,10 @@ def _not_replaying(facts: CheckFacts) -> Iterator[Finding]:
             says=f"the replay of synchronous standby {', '.join(names[:_SHOWN])} stands still: a commit with "
             "remote_apply waits for it",
             evidence=(
-                setting(facts, "synchronous_standby_names", "synchronous_commit"),
+                as_shown(facts, "synchronous_standby_names", "synchronous_commit"),
                 Evidence("the same position in two replies, with WAL to replay", f"{_VIEW}.replay_lsn, flush_lsn"),
             ),
-            fix=words(
+            fix=by_hand(
                 "On the standby: pg_wal_replay_resume() where the replay is paused; else end the query that holds it "
                 "up, or lower recovery_min_apply_delay."
             ),
@@ -270,7 +263,7 @@ def _not_replaying(facts: CheckFacts) -> Iterator[Finding]:
         )
 
 
-def _stands(before: Sender, after: Sender) -> bool:
+def _stands_still(before: Sender, after: Sender) -> bool:
     """Return whether WAL that was flushed at one reply was not replayed at one much later.
 
     A standby without new WAL replies every wal_receiver_status_interval only; what it replayed meanwhile is not known.
@@ -294,8 +287,8 @@ def _waiting_commits(facts: CheckFacts) -> str:
     return f"every commit of {', '.join(assignment.where for assignment in waiting[:_SHOWN])}" if waiting else ""
 
 
-def _failover(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    """Slots that logical replication waits for (17 and later)."""
+def _failover(facts: CheckFacts, limits: Limits) -> Findings:
+    """Yield slots that logical replication waits for (17 and later)."""
     row = needs.parameters(facts).find("synchronized_standby_slots")
     names = () if row is None else elements(row.name, row.setting) or ()
     if row is None or not names or on_standby(facts):
@@ -310,7 +303,7 @@ def _failover(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
             severity=Severity.HIGH,
             says=f"no standby uses slot {', '.join(idle[:_SHOWN])}: subscribers whose slots fail over wait for it",
             evidence=(
-                setting(facts, "synchronized_standby_slots"),
+                as_shown(facts, "synchronized_standby_slots"),
                 Evidence(f"{', '.join(sorted(used & set(names))) or 'none'} in use", "pg_replication_slots.active_pid"),
             ),
             fix=replace(
@@ -321,20 +314,20 @@ def _failover(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         )
 
 
-def _both(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _synchronous_and_failover(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _synchronous(facts, limits)
     if needs.major(facts) >= _FAILOVER_SINCE:
         yield from _failover(facts, limits)
 
 
 def _upstream(facts: CheckFacts) -> str | None:
-    """primary_conninfo; None where the role may not see it."""
+    """Return primary_conninfo; None where the role may not see it."""
     parameters = needs.PARAMETERS.of(facts)
     row = None if isinstance(parameters, Unavailable) else needs.Parameters(parameters).visible("primary_conninfo")
     return None if row is None else row.setting
 
 
-def _receiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _receiving(facts: CheckFacts, limits: Limits) -> Findings:
     receiver = facts.have(needs.REPLICATION).receiver
     if receiver is None or not on_standby(facts):
         return
@@ -351,7 +344,7 @@ def _receiving(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             severity=Severity.HIGH,
             says=f"this standby does not stream: its receiver is {receiver.status or 'missing'}",
             evidence=(Evidence(receiver.status or "no WAL receiver", "pg_stat_wal_receiver.status"),),
-            fix=words("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that has been removed."),
+            fix=by_hand("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that has been removed."),
             subject="receiver",
         )
 
@@ -362,7 +355,7 @@ def _enable(name: str) -> Fix:
     return Fix(enable, disable, remark="in its database; with its slot in place")
 
 
-def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
     workers = facts.have(needs.SUBSCRIPTIONS).workers
     if workers and on_standby(facts):
         yield Unknown(ON_STANDBY)
@@ -385,12 +378,12 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkn
                     "just failed"
                 ),
                 evidence=(Evidence(f"{worker.name}: no worker", "pg_stat_subscription.pid"),),
-                fix=words(
+                fix=by_hand(
                     "The server's log has the worker's error; max_logical_replication_workers limits how many run."
                 ),
                 subject=worker.name,
             )
-        errors = sum(each or 0 for each in (worker.apply_errors, worker.sync_errors, worker.sequence_errors))
+        errors = sum(number or 0 for number in (worker.apply_errors, worker.sync_errors, worker.sequence_errors))
         if errors > limits["errors"]:
             yield Finding(
                 severity=Severity.WARNING,
@@ -408,6 +401,33 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unkn
                 ),
                 subject=worker.name,
             )
+
+
+def _parity(facts: CheckFacts, limits: Limits) -> Findings:
+    server, parameters = facts.have(needs.SERVER), needs.parameters(facts)
+    if not server.in_recovery:
+        return
+    control = CONTROL.of(facts)
+    if isinstance(control, Unavailable):
+        yield Unknown(f"the control file: {control}")
+        return
+    try:
+        of_primary = [settings_of_primary(row.content, server.system_identifier) for _, row in control]
+    except ValueError as problem:
+        yield Unknown(f"the control file: {problem}")
+        return
+    for name, value in ((name, settings[name]) for settings in of_primary for name in AT_LEAST):
+        row = parameters.find(name)
+        if row is None or int(row.setting) >= int(value):
+            continue
+        yield Finding(
+            severity=Severity.HIGH,
+            says=f"{name} is {row.setting} here and {value} on the primary: replay stops there, and this standby does "
+            "not start again",
+            evidence=(Evidence(f"{name} {row.setting}, of the primary {value}", "its WAL, in the control file"),),
+            fix=set_parameter(row, value),
+            subject=name,
+        )
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -435,7 +455,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         severity=Severity.CRITICAL,
         page="warm-standby.html#SYNCHRONOUS-REPLICATION",
         needs=(needs.SERVER, needs.PARAMETERS, needs.REPLICATION),
-        look=_both,
+        look=_synchronous_and_failover,
         twice=True,
         thresholds=(Threshold("seconds", 10, "s", "a commit that waits longer is a finding, whoever is connected"),),
     ),
@@ -470,5 +490,16 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.SERVER, needs.PARAMETERS),
         look=bounded(_BETWEEN),
         thresholds=thresholds(_BETWEEN),
+    ),
+    Check(
+        id="REP-07",
+        group="replication",
+        title="settings that replay needs",
+        why="A standby with less than its primary stops replaying, and does not start again.",
+        severity=Severity.HIGH,
+        page="hot-standby.html#HOT-STANDBY-ADMIN",
+        needs=(needs.SERVER, needs.PARAMETERS),
+        asks=(CONTROL,),
+        look=_parity,
     ),
 )

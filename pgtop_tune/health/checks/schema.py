@@ -7,16 +7,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, unmistakable
+from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quoted, unmistakable
 from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
-from pgtop_tune.health.catalogue_conditions import Condition, of_kinds
-from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity
+from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold
+from pgtop_tune.health.conditions import ConditionKind, of_kinds
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import preloading
-from pgtop_tune.health.further_rows import CatalogueCondition
-from pgtop_tune.health.questions import OBJECTS, RELATIONS
-from pgtop_tune.health.rules import in_database, on_standby, setting
+from pgtop_tune.health.fixes import by_hand, preloading
+from pgtop_tune.health.questions import OBJECTS, RELATIONS, CatalogueCondition
+from pgtop_tune.health.rules import as_shown, first_few, in_database, on_standby
 
 _TABLES: Final = "tables"
 _REWRITES: Final = "rewrites the tables under a lock, and writes them into the WAL"
@@ -55,49 +54,49 @@ def _part(row: CatalogueCondition) -> str:
     return f"{'.'.join(row.name)} {row.part}"
 
 
-NO_KEY: Final = Condition(
+NO_KEY: Final = ConditionKind(
     kind="no primary key",
     one="table has no primary key",
-    many="tables have no primary key",
+    several="tables have no primary key",
     so="a row has no name by which replication and clients can find it",
     source="pg_index.indisprimary",
     advice="ALTER TABLE … ADD PRIMARY KEY; with an existing unique index of columns that are NOT NULL: USING INDEX.",
     severity=Severity.INFO,
 )
-UNLOGGED: Final = Condition(
+UNLOGGED: Final = ConditionKind(
     kind="unlogged",
     one="table is unlogged",
-    many="tables are unlogged",
+    several="tables are unlogged",
     so="a crash empties each, and standbys and backups have none of the rows",
     source="pg_class.relpersistence",
     do="ALTER TABLE {name} SET LOGGED;",
     undo="ALTER TABLE {name} SET UNLOGGED;",
     remark=_REWRITES,
 )
-PARENT: Final = Condition(
+PARENT: Final = ConditionKind(
     kind="parent never analyzed",
     one="partitioned table was never analyzed",
-    many="partitioned tables were never analyzed",
+    several="partitioned tables were never analyzed",
     so="autovacuum analyzes only partitions, so the planner guesses about the whole",
     source="pg_class.reltuples",
     do="ANALYZE {name};",
     locks=False,
     remark="and again from time to time, as autovacuum does not",
 )
-NOT_VALID: Final = Condition(
+NOT_VALID: Final = ConditionKind(
     kind="not validated",
     one="constraint was never validated",
-    many="constraints were never validated",
+    several="constraints were never validated",
     so="rows that were there before may break the rule",
     source="pg_constraint.convalidated",
     do="ALTER TABLE {name} VALIDATE CONSTRAINT {part};",
     remark="reads the table, and blocks neither reads nor writes; fails on rows that break it",
     named=_part,
 )
-KEY_OFF: Final = Condition(
+KEY_OFF: Final = ConditionKind(
     kind="foreign key off",
     one="trigger of a foreign key is off",
-    many="triggers of foreign keys are off",
+    several="triggers of foreign keys are off",
     so="nothing keeps references from pointing nowhere",
     source="pg_trigger.tgenabled",
     do="ALTER TABLE {name} ENABLE TRIGGER {part};",
@@ -106,10 +105,10 @@ KEY_OFF: Final = Condition(
     severity=Severity.HIGH,
     named=lambda row: f"{'.'.join(row.name)} {row.detail}",
 )
-TRIGGER_OFF: Final = Condition(
+TRIGGER_OFF: Final = ConditionKind(
     kind="trigger off",
     one="trigger is off",
-    many="triggers are off",
+    several="triggers are off",
     so="rows change without the audit, the copies or the values that triggers add",
     source="pg_trigger.tgenabled",
     do="ALTER TABLE {name} ENABLE TRIGGER {part};",
@@ -117,20 +116,20 @@ TRIGGER_OFF: Final = Condition(
     remark="rows that were written meanwhile lack its work",
     named=_part,
 )
-RULE_OFF: Final = Condition(
+RULE_OFF: Final = ConditionKind(
     kind="rule off",
     one="rule is off",
-    many="rules are off",
+    several="rules are off",
     so="statements do what the rule was to change or forbid",
     source="pg_rewrite.ev_enabled",
     do="ALTER TABLE {name} ENABLE RULE {part};",
     undo="ALTER TABLE {name} DISABLE RULE {part};",
     named=_part,
 )
-IDENTITY: Final = Condition(
+IDENTITY: Final = ConditionKind(
     kind="no replica identity",
     one="published table has no replica identity",
-    many="published tables have no replica identity",
+    several="published tables have no replica identity",
     so="each UPDATE and DELETE there fails",
     source="pg_publication_rel, pg_publication.puballtables, pg_class.relreplident",
     do="ALTER TABLE {name} REPLICA IDENTITY FULL;",
@@ -139,10 +138,10 @@ IDENTITY: Final = Condition(
     remark="a primary key is better: FULL writes all columns into the WAL",
     severity=Severity.HIGH,
 )
-RARELY: Final = Condition(
+RARELY: Final = ConditionKind(
     kind="rarely vacuumed",
     one="table has a limit of its own that keeps autovacuum away",
-    many="tables have limits of their own that keep autovacuum away",
+    several="tables have limits of their own that keep autovacuum away",
     so="dead rows, old statistics and old transaction ids pile up there",
     source="pg_class.reloptions",
     do="ALTER TABLE {name} RESET ({part});",
@@ -150,10 +149,10 @@ RARELY: Final = Condition(
     parts=_option,
     named=lambda row: f"{'.'.join(row.name)} {row.part}={row.detail}",
 )
-PREFIX: Final = Condition(
+PREFIX: Final = ConditionKind(
     kind="prefix of an index",
     one="index begins another one",
-    many="indexes begin others",
+    several="indexes begin others",
     so="the longer one serves the same queries, and each change writes both",
     source="pg_index.indkey, indclass, indoption",
     do="DROP INDEX CONCURRENTLY {name};",
@@ -164,10 +163,10 @@ PREFIX: Final = Condition(
     severity=Severity.INFO,
     named=lambda row: f"{'.'.join(row.name)} begins {row.part}",
 )
-_DEFINER: Final = Condition(
+_DEFINER: Final = ConditionKind(
     kind="security definer",
     one="SECURITY DEFINER function has no search_path",
-    many="SECURITY DEFINER functions have no search_path",
+    several="SECURITY DEFINER functions have no search_path",
     so="functions that a caller puts in front run with the owner's rights",
     source="pg_proc.prosecdef, proconfig",
     do="ALTER ROUTINE {part} SET search_path = {detail}, pg_temp;",
@@ -181,14 +180,14 @@ _SUPERUSERS: Final = replace(
     _DEFINER,
     kind="superuser's definer",
     one="SECURITY DEFINER function of a superuser has no search_path",
-    many="SECURITY DEFINER functions of superusers have no search_path",
+    several="SECURITY DEFINER functions of superusers have no search_path",
     so="functions that a caller puts in front run with all rights",
     severity=Severity.HIGH,
 )
-_OF_CALLERS: Final = Condition(
+_OF_CALLERS: Final = ConditionKind(
     kind="definer of callers",
     one="SECURITY DEFINER function of a superuser looks into pg_temp first",
-    many="SECURITY DEFINER functions of superusers look into pg_temp first",
+    several="SECURITY DEFINER functions of superusers look into pg_temp first",
     so="temporary tables of the caller take the place of those that it means",
     source="pg_proc.prosecdef, proconfig",
     advice="ALTER ROUTINE … SET search_path with pg_temp as the last schema.",
@@ -199,7 +198,7 @@ _WITHOUT_TEMP: Final = replace(
     _DEFINER,
     kind="definer without pg_temp",
     one="search_path of a SECURITY DEFINER function of a superuser does not name pg_temp",
-    many="SECURITY DEFINER functions of superusers have a search_path that does not name pg_temp",
+    several="SECURITY DEFINER functions of superusers have a search_path that does not name pg_temp",
     so="it is then searched first, and a caller's temporary table can take the place of one that the function means",
     do="ALTER ROUTINE {part} SET search_path = {detail}, pg_temp;",
     undo="ALTER ROUTINE {part} SET search_path = {detail};",
@@ -207,10 +206,10 @@ _WITHOUT_TEMP: Final = replace(
     remark="where the function names tables without their schema",
     severity=Severity.INFO,
 )
-_EVENT_OFF: Final = Condition(
+_EVENT_OFF: Final = ConditionKind(
     kind="event trigger off",
     one="event trigger is off",
-    many="event triggers are off",
+    several="event triggers are off",
     so="schema changes go past what they were to record or forbid",
     source="pg_event_trigger.evtenabled",
     do="ALTER EVENT TRIGGER {name} ENABLE;",
@@ -219,10 +218,10 @@ _EVENT_OFF: Final = Condition(
     severity=Severity.INFO,
     named=lambda row: f"{row.name[0]} on {row.part}",
 )
-_EVENT: Final = Condition(
+_EVENT: Final = ConditionKind(
     kind="event trigger",
     one="event trigger runs a function that is no superuser's",
-    many="event triggers run functions that are no superusers'",
+    several="event triggers run functions that are no superusers'",
     so="the function's owner can run anything as the superuser who changes a schema next",
     source="pg_event_trigger.evtfoid, pg_proc.proowner",
     do="ALTER EVENT TRIGGER {name} DISABLE;",
@@ -233,10 +232,10 @@ _EVENT: Final = Condition(
     severity=Severity.HIGH,
     named=lambda row: f"{row.name[0]} runs {row.part}",
 )
-_COLLATION: Final = Condition(
+_COLLATION: Final = ConditionKind(
     kind="collation",
     one="collation has another version than its indexes",
-    many="collations have other versions than their indexes",
+    several="collations have other versions than their indexes",
     so="indexes on text may miss rows and admit duplicates",
     source="pg_collation.collversion, pg_collation_actual_version()",
     do="ALTER COLLATION {name} REFRESH VERSION;",
@@ -245,10 +244,10 @@ _COLLATION: Final = Condition(
     severity=Severity.HIGH,
     named=lambda row: f"{'.'.join(row.name)} {row.part}, now {row.detail}",
 )
-_OF_DATABASE: Final = Condition(
+_OF_DATABASE: Final = ConditionKind(
     kind="database collation",
     one="the database was made with another version of its collation",
-    many="",
+    several="",
     so="indexes on text may miss rows and admit duplicates",
     source="pg_database.datcollversion, pg_database_collation_actual_version()",
     do="REINDEX DATABASE {name};\nALTER DATABASE {name} REFRESH COLLATION VERSION;",
@@ -259,10 +258,10 @@ _OF_DATABASE: Final = Condition(
 )
 
 
-_NO_ENCODING: Final = Condition(
+_NO_ENCODING: Final = ConditionKind(
     kind="no encoding",
     one="the database has the encoding SQL_ASCII",
-    many="",
+    several="",
     so="the server stores the bytes of each client unchecked, and other clients read something else",
     source="pg_database.encoding",
     advice="Dump it, convert the dump, and restore it into CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0.",
@@ -276,7 +275,7 @@ def _extensions(facts: CheckFacts) -> Iterator[tuple[str, CatalogueCondition]]:
             yield database, row
 
 
-def _outdated(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _outdated(facts: CheckFacts, limits: Limits) -> Findings:
     for database, row in _extensions(facts):
         (name,), now, available = row.name, row.part, row.detail
         if not available:
@@ -300,11 +299,11 @@ def _outdated(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _not_loaded(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _not_loaded(facts: CheckFacts, limits: Limits) -> Findings:
     if not any(row.name[0] in _PRELOADED for _, row in _extensions(facts)):
         return
     library = needs.parameters(facts).row("shared_preload_libraries")
-    loaded = {each.strip().strip('"').rpartition("/")[2].removesuffix(".so") for each in library.setting.split(",")}
+    loaded = {entry.strip().strip('"').rpartition("/")[2].removesuffix(".so") for entry in library.setting.split(",")}
     databases: dict[str, list[str]] = {}
     for database, row in _extensions(facts):
         if row.name[0] in _PRELOADED - loaded:
@@ -312,12 +311,107 @@ def _not_loaded(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
     for name, where in databases.items():
         yield Finding(
             severity=Severity.WARNING,
-            says=f"extension {name} is in {', '.join(where[:3])}{' …' if len(where) > 3 else ''}, but the server has "
+            says=f"extension {name} is in {first_few(where, 3)}, but the server has "
             "not loaded its library: its functions fail",
-            evidence=(setting(facts, "shared_preload_libraries"), Evidence(name, "pg_extension.extname")),
+            evidence=(as_shown(facts, "shared_preload_libraries"), Evidence(name, "pg_extension.extname")),
             fix=preloading(library, name, " on the primary" if on_standby(facts) else ""),
             subject=name,
         )
+
+
+_LARGE_OBJECTS: Final = "large objects"
+
+
+def _number(row: CatalogueCondition) -> tuple[Sql, Sql]:
+    return Sql(""), literal(row.part)
+
+
+def _column(row: CatalogueCondition) -> tuple[Sql, Sql]:
+    return identifier(row.part), Sql("")
+
+
+_DEFAULT: Final = ConditionKind(
+    kind="default partition",
+    one="default partition holds rows",
+    several="default partitions hold rows",
+    so="a new partition reads all of them under a lock, and is refused where they belong to it",
+    source="pg_partitioned_table.partdefid, pg_class.reltuples",
+    advice="Detach the default partition, make partitions for its values, insert its rows into the partitioned table, "
+    "and attach it again empty.",
+    severity=Severity.INFO,
+    named=lambda row: f"{'.'.join(row.name)} of {row.part}",
+)
+_NO_POLICY: Final = ConditionKind(
+    kind="no policy",
+    one="table has row security and no policy",
+    several="tables have row security and no policy",
+    so="all roles but the owner see no rows, and insert none",
+    source="pg_class.relrowsecurity, pg_policy.polrelid",
+    advice="CREATE POLICY for the roles that need its rows; ALTER TABLE … DISABLE ROW LEVEL SECURITY where each role "
+    "with rights on it may see all.",
+    severity=Severity.INFO,
+)
+_POLICY_OFF: Final = ConditionKind(
+    kind="row security off",
+    one="table has policies or FORCE ROW LEVEL SECURITY, and its row security is off",
+    several="tables have policies or FORCE ROW LEVEL SECURITY, and their row security is off",
+    so="the policies hide nothing: each role with rights on it sees and changes all rows",
+    source="pg_class.relrowsecurity, relforcerowsecurity, pg_policy.polrelid",
+    advice="ALTER TABLE … ENABLE ROW LEVEL SECURITY, after a look at which roles the policies let through; DROP POLICY "
+    "and ALTER TABLE … NO FORCE ROW LEVEL SECURITY where no rows are to be hidden.",
+)
+_MANY_INDEXES: Final = ConditionKind(
+    kind="many indexes",
+    one="table has 15 or more indexes of one column",
+    several="tables have 15 or more indexes of one column",
+    so="each new row writes into all of them, and each update of an indexed column as well",
+    source="pg_index.indnatts",
+    advice="Drop those that IDX-03 finds, and replace others by one index of columns that queries ask for together.",
+    severity=Severity.INFO,
+)
+_FILLFACTOR: Final = ConditionKind(
+    kind="fillfactor",
+    one="relation is filled to less than half",
+    several="relations are filled to less than half",
+    so="the same rows take a multiple of the disk, the memory and the reading",
+    source="pg_class.reloptions",
+    do="ALTER TABLE {name} RESET (fillfactor);",
+    undo="ALTER TABLE {name} SET (fillfactor = {detail});",
+    parts=_number,
+    remark="for new pages; VACUUM FULL or REINDEX CONCURRENTLY writes the old ones anew",
+    severity=Severity.INFO,
+    named=lambda row: f"{'.'.join(row.name)} fillfactor={row.part}",
+)
+_NO_STATISTICS: Final = ConditionKind(
+    kind="no statistics",
+    one="column has SET STATISTICS 0",
+    several="columns have SET STATISTICS 0",
+    so="the planner guesses how many rows a condition leaves",
+    source="pg_attribute.attstattarget",
+    do="ALTER TABLE {name} ALTER COLUMN {part} SET STATISTICS -1;",
+    undo="ALTER TABLE {name} ALTER COLUMN {part} SET STATISTICS 0;",
+    parts=_column,
+    remark="then ANALYZE",
+    severity=Severity.INFO,
+    named=lambda row: f"{'.'.join(row.name)}.{row.part}",
+)
+
+
+def _large_objects(facts: CheckFacts, limits: Limits) -> Findings:
+    for database, row in facts.have(RELATIONS):
+        if row.kind == _LARGE_OBJECTS and row.n_all >= limits["objects"]:
+            yield Finding(
+                severity=Severity.INFO,
+                says=f"{database}: about {row.n_all} large objects: none is deleted with the row that names it, and "
+                "pg_dump and pg_upgrade handle each by itself",
+                evidence=(Evidence(f"about {row.n_all}", "pg_largeobject_metadata: pg_class.reltuples, n_live_tup"),),
+                fix=by_hand(
+                    f"vacuumlo --dry-run {quoted(database)} counts those that no row names, without it they are "
+                    "deleted; keep new ones in columns of type bytea."
+                ),
+                confidence=Confidence.MEDIUM,
+                subject=database,
+            )
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -383,5 +477,31 @@ CHECKS: Final[tuple[Check, ...]] = (
         why="Such an extension is there, and each of its functions fails.",
         severity=Severity.WARNING, page="runtime-config-client.html#GUC-SHARED-PRELOAD-LIBRARIES",
         needs=(needs.SERVER, needs.PARAMETERS, OBJECTS), look=_not_loaded,
+    ),
+    of_kinds(
+        "TAB-09", "default partitions",
+        "A default partition fills without a word when nobody makes the next partition in time.",
+        "ddl-partitioning.html#DDL-PARTITIONING-DECLARATIVE", RELATIONS, _DEFAULT, group=_TABLES,
+    ),
+    of_kinds(
+        "TAB-10", "storage and statistics of single tables",
+        "A setting that was tried on one table stays with it for ever.",
+        "sql-createtable.html#RELOPTION-FILLFACTOR", RELATIONS, _FILLFACTOR, _NO_STATISTICS, group=_TABLES,
+    ),
+    Check(
+        id="TAB-11", group=_TABLES, title="large objects",
+        why="Large objects that no row names any more fill the disk, and slow down each dump and upgrade.",
+        severity=Severity.INFO, page="largeobjects.html", needs=(RELATIONS,), look=_large_objects,
+        thresholds=(Threshold("objects", 1000, "", "or more are a finding; the query looks for no fewer"),),
+    ),
+    of_kinds(
+        "IDX-06", "many indexes of one table",
+        "Each index makes writing slower, and keeps updates from staying within their page.",
+        "indexes-multicolumn.html", RELATIONS, _MANY_INDEXES, group="indexes",
+    ),
+    of_kinds(
+        "SEC-16", "row security and its policies",
+        "One without the other hides all rows or none, and no error tells why.",
+        "ddl-rowsecurity.html", RELATIONS, _NO_POLICY, _POLICY_OFF, group="security",
     ),
 )  # fmt: skip

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.base.safe_text import is_plain
-from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quoted
+from pgtop_tune.base.sql_quoting import composed, identifier, literal, quoted
 from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
-from pgtop_tune.health.access_rules import MappedLogin, lets_anybody_in, loopback, mapped_logins, reached_rules
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.access_rules import MappedLogin, is_loopback, mapped_logins, needs_no_proof, reachable_rules
+from pgtop_tune.health.check import (
+    Check,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Language,
+    Limits,
+    Severity,
+    Threshold,
+)
 from pgtop_tune.health.facts import CheckFacts, Missing
-from pgtop_tune.health.fixes import set_parameter, words
+from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.questions import (
     DATABASE_STATE,
     ENCRYPTION,
@@ -24,7 +34,7 @@ from pgtop_tune.health.questions import (
     SUPERUSERS,
     HbaRule,
 )
-from pgtop_tune.health.rules import also_scoped, hidden, in_database, setting
+from pgtop_tune.health.rules import also_scoped, as_shown, first_few, hidden, in_database, value_finding
 from pgtop_tune.metrics.server import client_backends
 
 _GROUP: Final = "security"
@@ -42,34 +52,34 @@ _SHOWN: Final = 10
 
 
 def _reachable(facts: CheckFacts) -> bool:
-    """Whether the server listens on any address but loopback's."""
+    """Return whether the server listens on any address but those of loopback."""
     addresses = [part.strip() for part in needs.parameters(facts).text("listen_addresses").split(",")]
-    return any(address and not loopback(address, None) for address in addresses)
+    return any(address and not is_loopback(address, None) for address in addresses)
 
 
-def _rules(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _rules(facts: CheckFacts, limits: Limits) -> Findings:
     reachable = _reachable(facts)
-    for rule in reached_rules(facts):
-        far = rule.type != _LOCAL and not loopback(rule.address, rule.netmask)
+    for rule in reachable_rules(facts):
+        far = rule.type != _LOCAL and not is_loopback(rule.address, rule.netmask)
         judged = _judged(rule, far)
         if judged is None:
             continue
         severity, says = judged
         if far and not reachable:
-            severity = min(severity, Severity.WARNING, key=lambda each: each.rank)
+            severity = min(severity, Severity.WARNING, key=lambda grade: grade.rank)
         yield Finding(
             severity=severity,
             says=f"{rule.place} ({_shown(rule)}): {says}",
             evidence=(
                 Evidence(f"{rule.place}: {_shown(rule)}", "pg_hba_file_rules.auth_method, address"),
-                setting(facts, "listen_addresses"),
+                as_shown(facts, "listen_addresses"),
             ),
             fix=_closed(rule),
             subject=rule.place,
         )
 
     for login in mapped_logins(facts):
-        if not loopback(login.rule.address, login.rule.netmask):
+        if not is_loopback(login.rule.address, login.rule.netmask):
             severity = Severity.CRITICAL if login.superusers and reachable else Severity.HIGH
             yield mapped_finding(login, severity if login.superusers or reachable else Severity.WARNING)
 
@@ -85,7 +95,7 @@ def mapped_finding(login: MappedLogin, severity: Severity) -> Finding:
             Evidence(f"{line.map_name} {line.sys_name} {line.role_name}", IDENT.source),
             Evidence(f"{rule.place}: {_shown(rule)} map={rule.map}", "pg_hba_file_rules.options"),
         ),
-        fix=words(
+        fix=by_hand(
             f"{do} in {line.place}, then SELECT pg_reload_conf();", "Restore the line, and SELECT pg_reload_conf();"
         ),
         subject=login.subject,
@@ -95,9 +105,9 @@ def mapped_finding(login: MappedLogin, severity: Severity) -> Finding:
 def _closed(rule: HbaRule) -> Fix:
     line, reload = rule.place, "SELECT pg_reload_conf();"
     if rule.method in _IN_THE_CLEAR:
-        # Only "password" has an own password in the server that scram-sha-256 could go by.
-        return words(f"Make {line} hostssl, then {reload}", f"Make it {rule.type} again, and {reload}")
-    return words(
+        # The other methods keep no password in the server that scram-sha-256 could use.
+        return by_hand(f"Make {line} hostssl, then {reload}", f"Make it {rule.type} again, and {reload}")
+    return by_hand(
         f"Replace {rule.method} in {line} by scram-sha-256, then {reload}", f"Restore {rule.method}, and {reload}"
     )
 
@@ -107,7 +117,7 @@ def _judged(rule: HbaRule, far: bool) -> tuple[Severity, str] | None:
         return Severity.HIGH, "the server hands the password to its LDAP server in clear text"
     if not far:
         return None
-    if lets_anybody_in(rule):
+    if needs_no_proof(rule):
         where = "that reaches the port" if _network(rule) in _EVERYWHERE else f"at {_network(rule)}"
         whom = "any user" if "all" in rule.users else f"the users {', '.join(rule.users)}"
         if rule.client_certificate:
@@ -126,7 +136,7 @@ def _shown(rule: HbaRule) -> str:
 
 
 def _network(rule: HbaRule) -> str:
-    """The address with its mask as bits; a name as it is. Foreign text."""
+    """Return the address with its mask as bits; a name as it is. Foreign text."""
     if not rule.netmask:
         return rule.address or ""
     try:
@@ -136,22 +146,17 @@ def _network(rule: HbaRule) -> str:
     return f"{rule.address}/{int(mask).bit_count()}"
 
 
-def _md5(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _md5(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("password_encryption")
     if row.setting != "scram-sha-256":
-        yield Finding(
-            severity=Severity.WARNING,
-            says=f"password_encryption is {row.setting}: new passwords are stored in a form usable for login",
-            evidence=(setting(facts, "password_encryption"),),
-            fix=set_parameter(row, "scram-sha-256"),
-            subject="password_encryption",
-        )
+        says = "new passwords are stored in a form usable for login"
+        yield value_finding(facts, row, says, set_parameter(row, "scram-sha-256"))
     names = [role.name for _, role in facts.have(PASSWORDS)]
     end = _future_of_md5(facts)
     for name in names[:_SHOWN]:
         yield Finding(
             severity=Severity.WARNING,
-            says=f"the password of role {name} is stored as MD5{end}" + _of_many(names),
+            says=f"the password of role {name} is stored as MD5{end}" + _one_of_many(names),
             evidence=(Evidence(f"{name}: md5", "pg_authid.rolpassword"),),
             fix=_new_password(name),
             subject=name,
@@ -159,7 +164,7 @@ def _md5(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
 
 
 def _future_of_md5(facts: CheckFacts) -> str:
-    """Source: md5_password_warnings in PostgreSQL's documentation of 18 and 19."""
+    """Return the end of the sentence, by major. Source: md5_password_warnings, documentation of 18 and 19."""
     major = needs.major(facts)
     if major < _MD5_DEPRECATED_SINCE:
         return ""
@@ -175,7 +180,7 @@ def _new_password(role: str) -> Fix:
     remark = "with password_encryption scram-sha-256; its clients must support SCRAM"
     if not is_plain(role):
         # psql reads no U&"…" in the arguments of its own commands.
-        return words(f"ALTER ROLE {quoted(role)} PASSWORD with a new one, {remark}")
+        return by_hand(f"ALTER ROLE {quoted(role)} PASSWORD with a new one, {remark}")
     return Fix(
         do=composed("\\password {role}", role=identifier(role)),
         undo="-- the same again with the former password",
@@ -184,16 +189,16 @@ def _new_password(role: str) -> Fix:
     )
 
 
-def _of_many(names: Sequence[object]) -> str:
+def _one_of_many(names: Sequence[object]) -> str:
     return f" (one of {len(names)})" if len(names) > _SHOWN else ""
 
 
-def _expiring(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known, within_s = needs.parameters(facts), limits["within"]
-    if known.find(_EXPIRATION_WARNING) is not None:
-        within_s = max(within_s, known.number(_EXPIRATION_WARNING))
-    seen = [(role, role.remaining_s) for _, role in facts.have(EXPIRING)]
-    ends = [(role, left_s) for role, left_s in seen if left_s is None or left_s < within_s]
+def _expiring(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters, within_s = needs.parameters(facts), limits["within"]
+    if parameters.find(_EXPIRATION_WARNING) is not None:
+        within_s = max(within_s, parameters.number(_EXPIRATION_WARNING))
+    remaining = [(role, role.remaining_s) for _, role in facts.have(EXPIRING)]
+    ends = [(role, left_s) for role, left_s in remaining if left_s is None or left_s < within_s]
     for role, left_s in ends[:_SHOWN]:
         if left_s is None:
             says = "has expired"
@@ -201,9 +206,9 @@ def _expiring(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             says = f"expires in {duration(left_s)}" if left_s >= 0 else f"expired {duration(-left_s)} ago"
         yield Finding(
             severity=Severity.INFO if left_s is None or left_s < -within_s else Severity.WARNING,
-            says=f"the password of role {role.name} {says}{_of_many(ends)}",
+            says=f"the password of role {role.name} {says}{_one_of_many(ends)}",
             evidence=(Evidence(f"{role.name}: valid until {role.valid_until}", EXPIRING.source),),
-            fix=words(
+            fix=by_hand(
                 f"Set a new password and a later end: \\password {quoted(role.name)} in psql, then ALTER ROLE "
                 f"{quoted(role.name)} VALID UNTIL; or NOLOGIN for a role without a use.",
                 composed(
@@ -216,7 +221,7 @@ def _expiring(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _superusers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     names = {role.name for _, role in facts.have(SUPERUSERS)}
     if len(names) > limits["roles"]:
@@ -224,7 +229,7 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
             severity=Severity.WARNING,
             says=f"{len(names)} superusers may log in: {', '.join(sorted(names)[:_SHOWN])}",
             evidence=(Evidence(f"{len(names)} roles", "pg_roles.rolsuper, rolcanlogin"),),
-            fix=words(
+            fix=by_hand(
                 "ALTER ROLE … NOSUPERUSER, with GRANT pg_monitor (17 and later: pg_maintain) where it is for that.",
                 "ALTER ROLE … SUPERUSER",
             ),
@@ -233,59 +238,57 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown
     far = {
         backend.usename
         for backend in client_backends(facts.have(needs.ACTIVITY))
-        if backend.usename in names and backend.client and not loopback(_address(backend.client), None)
+        if backend.usename in names
+        and backend.client
+        and not is_loopback(None if backend.client == _LOCAL else backend.client, None)
     }
-    for name in sorted(each for each in far if each is not None)[:_SHOWN]:
+    for name in sorted(user for user in far if user is not None)[:_SHOWN]:
         yield Finding(
             severity=Severity.WARNING,
             says=f"superuser {name} is connected from another machine",
             evidence=(Evidence(f"{name}: client_addr is not this machine's", "pg_stat_activity.client_addr"),),
-            fix=words("Give the application a role that owns its tables and nothing else."),
+            fix=by_hand("Give the application a role that owns its tables and nothing else."),
             subject=name,
         )
 
 
-def _address(client: str) -> str | None:
-    return None if client == _LOCAL else client
-
-
-def _encryption(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _encryption(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
-    known = needs.parameters(facts)
-    for _, seen in facts.have(ENCRYPTION):
-        if seen.plain:
+    parameters = needs.parameters(facts)
+    for _, counts in facts.have(ENCRYPTION):
+        if counts.plain:
             yield Finding(
                 severity=Severity.WARNING,
-                says=f"{seen.plain} of {seen.remote} sessions from other machines are not encrypted",
+                says=f"{counts.plain} of {counts.remote} sessions from other machines are not encrypted",
                 evidence=(
-                    Evidence(f"{seen.plain} plain", "pg_stat_ssl.ssl, pg_stat_gssapi.encrypted"),
-                    setting(facts, "ssl"),
+                    Evidence(f"{counts.plain} plain", "pg_stat_ssl.ssl, pg_stat_gssapi.encrypted"),
+                    as_shown(facts, "ssl"),
                 ),
-                fix=words("Make their lines of pg_hba.conf hostssl, and sslmode=verify-full on the clients' side."),
+                fix=by_hand("Make their lines of pg_hba.conf hostssl, and sslmode=verify-full on the clients' side."),
                 subject="sessions",
             )
-    if not known.on("ssl") and _reachable(facts):
+    if not parameters.on("ssl") and _reachable(facts):
         yield Finding(
             severity=Severity.WARNING,
-            says=f"ssl is off, and the server listens on {known.text('listen_addresses')}",
-            evidence=(setting(facts, "ssl", "listen_addresses"),),
-            fix=words(
-                f"{_certificates(known)}, then ALTER SYSTEM SET ssl = on; SELECT pg_reload_conf(); without them the "
-                "server does not start again.",
+            says=f"ssl is off, and the server listens on {parameters.text('listen_addresses')}",
+            evidence=(as_shown(facts, "ssl", "listen_addresses"),),
+            fix=by_hand(
+                f"{_certificates(parameters)}, then ALTER SYSTEM SET ssl = on; SELECT pg_reload_conf(); without them "
+                "the server does not start again.",
                 "ALTER SYSTEM RESET ssl; SELECT pg_reload_conf();",
             ),
             subject="ssl",
         )
 
 
-def _certificates(known: needs.Parameters) -> str:
-    by_host = known.visible("ssl_sni")
+def _certificates(parameters: needs.Parameters) -> str:
+    by_host = parameters.visible("ssl_sni")
     if by_host is not None and by_host.setting == "on":
         return "ssl_sni is on: list a certificate and its key for each host name in the file that hosts_file names"
     return "Put server.crt and server.key into the data directory (ssl_cert_file, ssl_key_file)"
 
 
-def _open_schemas(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _open_schemas(facts: CheckFacts, limits: Limits) -> Findings:
     made_so = needs.major(facts) < _CLOSED_SINCE
     as_made: list[str] = []
     for database, state in facts.have(DATABASE_STATE):
@@ -293,8 +296,10 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             if made_so and schema == "public":
                 as_made.append(database)
                 continue
-            grant = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("GRANT", "TO", schema))
-            revoke = composed("{verb} CREATE ON SCHEMA {schema} {to} PUBLIC;", **_words("REVOKE", "FROM", schema))
+            grant, revoke = (
+                composed(f"{change} PUBLIC;", schema=identifier(schema))
+                for change in ("GRANT CREATE ON SCHEMA {schema} TO", "REVOKE CREATE ON SCHEMA {schema} FROM")
+            )
             yield Finding(
                 severity=Severity.WARNING,
                 says=f"{database}: {schema} is open: all roles may create objects there, which other roles then "
@@ -305,10 +310,10 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 subject=f"{database}: {schema}",
             )
     if as_made:
-        shown = ", ".join(as_made[:_SHOWN]) + (" …" if len(as_made) > _SHOWN else "")
+        databases = first_few(as_made, _SHOWN)
         yield Finding(
             severity=Severity.INFO,
-            says=f"all roles may create objects in schema public of {shown}, as versions before {_CLOSED_SINCE} "
+            says=f"all roles may create objects in schema public of {databases}, as versions before {_CLOSED_SINCE} "
             "make it",
             evidence=(Evidence(f"CREATE to PUBLIC in {len(as_made)} databases", "pg_namespace.nspacl"),),
             fix=Fix(
@@ -320,18 +325,14 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         )
 
 
-def _words(verb: str, to: str, schema: str) -> dict[str, Sql]:
-    return {"verb": Sql(verb), "to": Sql(to), "schema": identifier(schema)}
-
-
-def _listening(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _listening(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("listen_addresses")
     if _EVERY_ADDRESS & {part.strip() for part in row.setting.split(",")}:
         yield Finding(
             severity=Severity.INFO,
             says=f"listen_addresses is {row.setting}: the server listens on every network of the machine",
-            evidence=(setting(facts, "listen_addresses", "port"),),
-            fix=words("List the addresses its clients use, or block other networks with a firewall."),
+            evidence=(as_shown(facts, "listen_addresses", "port"),),
+            fix=by_hand("List the addresses its clients use, or block other networks with a firewall."),
         )
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base.sql_quoting import Sql, composed, literal, quoted
 from pgtop_tune.base.units import GB, about
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Limits, Severity, Threshold
+from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Language, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import words
-from pgtop_tune.health.rules import advised, on_standby, setting
+from pgtop_tune.health.fixes import by_hand
+from pgtop_tune.health.rules import advised, as_shown, on_standby
 from pgtop_tune.model.replication import Slot, SlotSample
 
 _GROUP: Final = "replication slots"
@@ -37,33 +36,33 @@ def _drop(facts: CheckFacts, slot: Slot) -> Fix:
 
 
 def _catch_up(slot: Slot) -> Fix:
-    """A slot in use is not dropped: the server refuses it, and its consumer may still come to the end."""
-    return words(
+    """Return words for a slot in use: the server refuses to drop it, and its consumer may still catch up."""
+    return by_hand(
         f"Find out why the consumer of {slot.slot_name} (process {slot.active_pid} here) falls behind; a larger "
         "max_slot_wal_keep_size gives it time, if the WAL disk has space."
     )
 
 
 def _kept_bytes(sample: SlotSample, slot: Slot) -> int | None:
-    """WAL from where the slot begins to the end; None where one of them is not known."""
+    """Return the WAL from the slot's position to the end; None where one of them is not known."""
     if sample.lsn_bytes is None or slot.restart_lsn_bytes is None:
         return None
     return max(sample.lsn_bytes - slot.restart_lsn_bytes, 0)
 
 
 def _copied(facts: CheckFacts, slot: Slot) -> bool:
-    """A copy of the primary's slot: nobody uses it until this standby is promoted."""
+    """Return whether a slot is a copy of the primary's, unused until this standby is promoted."""
     return bool(slot.failover) and on_standby(facts)
 
 
 def _not_here(slot: Slot) -> Fix:
-    return words(
+    return by_hand(
         f"Find out on the primary why the consumer of {slot.slot_name} falls behind: this slot is a copy of the "
         "primary's, which no statement drops on a standby."
     )
 
 
-def _retained(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _retained(facts: CheckFacts, limits: Limits) -> Findings:
     sample = facts.have(needs.SLOTS)
     for slot in sample.slots:
         kept = _kept_bytes(sample, slot)
@@ -82,15 +81,15 @@ def _retained(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _state(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _state(facts: CheckFacts, limits: Limits) -> Findings:
     for slot in facts.have(needs.SLOTS).slots:
         if _copied(facts, slot):
             continue
         if slot.wal_status in ("lost", "unreserved") or slot.invalid:
-            what = slot.invalid or slot.wal_status or ""
+            condition = slot.invalid or slot.wal_status or ""
             yield Finding(
                 severity=Severity.HIGH,
-                says=f"slot {slot.slot_name} is {what}: its consumer cannot continue, or soon cannot",
+                says=f"slot {slot.slot_name} is {condition}: its consumer cannot continue, or soon cannot",
                 evidence=(Evidence(f"{slot.slot_name}: wal_status {slot.wal_status}", f"{_VIEW}.wal_status"),),
                 fix=_drop(facts, slot) if slot.active_pid is None else _catch_up(slot),
                 subject=slot.slot_name,
@@ -98,34 +97,34 @@ def _state(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
         elif slot.active_pid is None and not slot.temporary:
             yield Finding(
                 severity=Severity.WARNING,
-                says=f"slot {slot.slot_name} is not in use{_and_keeps(slot)}",
+                says=f"slot {slot.slot_name} is not in use{_keeping(slot)}",
                 evidence=(Evidence(f"{slot.slot_name}: inactive", f"{_VIEW}.active_pid"),),
                 fix=_drop(facts, slot),
                 subject=slot.slot_name,
             )
 
 
-def _and_keeps(slot: Slot) -> str:
-    """A physical slot keeps nothing before its consumer came for the first time."""
+def _keeping(slot: Slot) -> str:
+    """Return ", and keeps …"; a physical slot keeps nothing before its consumer connects for the first time."""
     kept = (("WAL", slot.restart_lsn_bytes), ("dead rows", slot.xmin or slot.catalog_xmin))
-    words = " and ".join(what for what, since in kept if since is not None)
-    return f", and keeps {words} from being removed" if words else ""
+    resources = " and ".join(resource for resource, since in kept if since is not None)
+    return f", and keeps {resources} from being removed" if resources else ""
 
 
 def _any(slots: int) -> str:
     return "the only slot" if slots == 1 else f"any of {slots} slots"
 
 
-def _unlimited(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
+def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
     slots = [slot for slot in facts.have(needs.SLOTS).slots if not slot.temporary]
-    if not slots or known.number("max_slot_wal_keep_size") >= 0:
+    if not slots or parameters.number("max_slot_wal_keep_size") >= 0:
         return
     yield Finding(
         severity=Severity.WARNING,
         says=f"max_slot_wal_keep_size is -1: {_any(len(slots))} may fill the WAL disk and stop the server",
         evidence=(
-            setting(facts, "max_slot_wal_keep_size"),
+            as_shown(facts, "max_slot_wal_keep_size"),
             Evidence(f"{len(slots)} {'slot' if len(slots) == 1 else 'slots'}", f"{_VIEW}.slot_name"),
         ),
         fix=advised(facts, "max_slot_wal_keep_size"),

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, quoted
-from pgtop_tune.base.units import count
+from pgtop_tune.base.units import MB, about, count, percent, share_of
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+)
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.fixes import set_parameter, with_lock_timeout, words
-from pgtop_tune.health.questions import TABLES, TableState
-from pgtop_tune.health.rules import advice_facts, advised, advised_or, in_database, setting
+from pgtop_tune.health.fixes import by_hand, set_parameter, with_lock_timeout
+from pgtop_tune.health.questions import BLOAT, TABLES, BloatEstimate, TableState
+from pgtop_tune.health.rules import advice_facts, advised, advised_or, as_shown, in_database, now_ms, value_finding
 from pgtop_tune.metrics.vacuum import age, multixact_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
@@ -26,43 +37,38 @@ _DEFAULT_COST_LIMIT: Final = 200
 _NEARLY: Final = 0.9
 
 
-def _switches(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
+def _switches(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
     consequence = {
         "autovacuum": "tables grow, statistics become stale, and wraparound eventually stops the server",
         "track_counts": "autovacuum does not know which tables changed and vacuums none of them",
     }
     for name, says in consequence.items():
-        if not known.on(name):
-            yield Finding(
-                severity=Severity.CRITICAL,
-                says=f"{name} is off: {says}",
-                evidence=(setting(facts, name),),
-                fix=advised_or(facts, name, "on"),
-                subject=name,
-            )
+        if not parameters.on(name):
+            row, fix = parameters.row(name), advised_or(facts, name, "on")
+            yield value_finding(facts, row, says, fix, severity=Severity.CRITICAL)
 
 
-class _Clock(Struct, frozen=True):
+class _IdKind(Struct, frozen=True):
     """Transactions, or multixacts.
 
     Attributes:
-        what: In the plural.
+        noun: In the plural.
         column: Of pg_database.
         age: Of a database.
         of_table: Of a table.
     """
 
-    what: str
+    noun: str
     column: str
     age: Callable[[DatabaseLimits, DatabaseFacts], int | None]
     of_table: Callable[[TableState], int | None]
 
 
-_XIDS: Final = _Clock(
+_XIDS: Final = _IdKind(
     "transactions", "datfrozenxid", lambda all, row: age(all.next_xid, row.frozen_xid), lambda table: table.xid_age
 )
-_MULTIXACTS: Final = _Clock(
+_MULTIXACTS: Final = _IdKind(
     "multixacts",
     "datminmxid",
     lambda all, row: multixact_age(all.next_multixact, row.min_multixact),
@@ -70,7 +76,7 @@ _MULTIXACTS: Final = _Clock(
 )
 _END: Final = 2**31
 _WARNS_WITH: Final = ((19, 100_000_000), (0, 40_000_000))
-"""From this major on, the server warns at every new id while fewer are left.
+"""First major, and the number of ids left below which the server warns at every new one.
 
 Source: SetTransactionIdLimit() of varsup.c, SetMultiXactIdLimit() of multixact.c.
 """
@@ -78,12 +84,12 @@ _INVALID: Final = -2
 """pg_database.datconnlimit of a database that DROP DATABASE did not remove whole."""
 
 
-def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Iterator[Finding | Unknown]]:
-    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _wraparound(clock: _IdKind) -> Callable[[CheckFacts, Limits], Findings]:
+    def look(facts: CheckFacts, limits: Limits) -> Findings:
         sample = facts.have(needs.DATABASE_LIMITS)
         closed = {row.name for row in sample.databases if not row.allows_connections}
         invalid = {row.name for row in sample.databases if row.connection_limit == _INVALID}
-        warns_with = next(left for first, left in _WARNS_WITH if needs.major(facts) >= first)
+        warns_with = next(fewest for first, fewest in _WARNS_WITH if needs.major(facts) >= first)
         ages = [(clock.age(sample, row) or 0, row.name) for row in sample.databases]
         for old, name in sorted(ages, reverse=True)[:_SHOWN]:
             if old < limits["age"]:
@@ -91,9 +97,9 @@ def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Iterator[Findin
             table = _oldest(facts, clock, name, old)
             yield Finding(
                 severity=Severity.CRITICAL if old >= limits["critical"] else Severity.WARNING,
-                says=f"database {name} is {count(old)} {clock.what} old, {100 * old / _END:.0f} % of the maximum",
+                says=f"database {name} is {count(old)} {clock.noun} old, {100 * old / _END:.0f} % of the maximum",
                 evidence=(
-                    Evidence(f"{name}: {old} {clock.what}", f"pg_database.{clock.column}"),
+                    Evidence(f"{name}: {old} {clock.noun}", f"pg_database.{clock.column}"),
                     *_of_table(clock, table),
                     *_warned(clock, _END - old, warns_with),
                 ),
@@ -108,8 +114,8 @@ def _wraparound(clock: _Clock) -> Callable[[CheckFacts, Limits], Iterator[Findin
     return look
 
 
-def _oldest(facts: CheckFacts, clock: _Clock, database: str, age: int) -> TableState | None:
-    """The table that holds the database back; None where that is none of its user's: a catalogue, or a TOAST table."""
+def _oldest(facts: CheckFacts, clock: _IdKind, database: str, age: int) -> TableState | None:
+    """Return the table that holds the database back; None where it is a catalogue or a TOAST table."""
     tables = TABLES.of(facts)
     if isinstance(tables, Unavailable):
         return None
@@ -118,17 +124,17 @@ def _oldest(facts: CheckFacts, clock: _Clock, database: str, age: int) -> TableS
     return oldest if oldest is not None and (clock.of_table(oldest) or 0) >= _NEARLY * age else None
 
 
-def _warned(clock: _Clock, left: int, warns_with: int) -> tuple[Evidence, ...]:
-    if left >= warns_with:
+def _warned(clock: _IdKind, n_left: int, warns_with: int) -> tuple[Evidence, ...]:
+    if n_left >= warns_with:
         return ()
-    says = f"{left} {clock.what} left, fewer than {warns_with}: the server warns at every new one"
+    says = f"{n_left} {clock.noun} left, fewer than {warns_with}: the server warns at every new one"
     return (Evidence(says, "the server's own limit, by its major"),)
 
 
-def _of_table(clock: _Clock, table: TableState | None) -> tuple[Evidence, ...]:
+def _of_table(clock: _IdKind, table: TableState | None) -> tuple[Evidence, ...]:
     if table is None:
         return ()
-    says = f"{table.schema}.{table.name}: {clock.of_table(table)} {clock.what}"
+    says = f"{table.schema}.{table.name}: {clock.of_table(table)} {clock.noun}"
     return (Evidence(says, "pg_class.relfrozenxid, relminmxid"),)
 
 
@@ -144,25 +150,25 @@ def _freeze(database: str, table: TableState | None) -> Fix:
 
 
 def _drop_invalid(database: str) -> Fix:
-    """It takes neither connections nor ALTER DATABASE."""
-    return words(
+    """Return words for a database that takes neither connections nor ALTER DATABASE."""
+    return by_hand(
         f"{quoted(database)} is the leftover of an interrupted DROP DATABASE, and accepts no connections: "
         + composed("DROP DATABASE {database};", database=identifier(database))
     )
 
 
 def _freeze_closed(database: str) -> Fix:
-    """template0 lets nobody in; autovacuum freezes it all the same."""
+    """Return words for a closed database, such as template0, which autovacuum freezes all the same."""
     allow = "ALTER DATABASE {database} ALLOW_CONNECTIONS {allow};"
     opened, closed = (composed(allow, database=identifier(database), allow=Sql(word)) for word in ("true", "false"))
-    return words(
+    return by_hand(
         f"{quoted(database)} takes no connections: autovacuum freezes it by itself; find out why it did not (VAC-01, "
         f"TXN-04). Manually: {opened} then in that database VACUUM (FREEZE, VERBOSE); and from another one {closed}",
         closed,
     )
 
 
-def _by_table(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+def _by_table(facts: CheckFacts, limits: Limits) -> Findings:
     for database, table in facts.have(TABLES):
         rows = max(table.live, table.tuples)
         if not table.autovacuum and rows >= limits["rows"]:
@@ -180,18 +186,18 @@ def _by_table(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
             )
 
 
-def _workers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
-    machine, known = advice_facts(facts), needs.parameters(facts)
+def _workers(facts: CheckFacts, limits: Limits) -> Findings:
+    machine, parameters = advice_facts(facts), needs.parameters(facts)
     if machine is None or machine.cores is None:
         yield Unknown("the server's number of processors is unknown")
         return
-    workers = known.whole("autovacuum_max_workers")
+    workers = parameters.whole("autovacuum_max_workers")
     if workers <= _DEFAULT_WORKERS and machine.cores >= limits["cores"]:
         yield Finding(
             severity=Severity.INFO,
             says=f"{workers} autovacuum workers on {machine.cores} processors: large tables can keep all of them busy",
             evidence=(
-                setting(facts, "autovacuum_max_workers"),
+                as_shown(facts, "autovacuum_max_workers"),
                 Evidence(f"{machine.cores} processors", "/proc/stat, cpu.max"),
             ),
             fix=advised(facts, "autovacuum_max_workers"),
@@ -201,22 +207,22 @@ def _workers(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         yield Finding(
             severity=Severity.WARNING,
             says=f"{workers} autovacuum workers share one cost limit: each of them becomes slower",
-            evidence=(setting(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
-            fix=words("Raise autovacuum_vacuum_cost_limit with the number of workers, or use fewer."),
+            evidence=(as_shown(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
+            fix=by_hand("Raise autovacuum_vacuum_cost_limit with the number of workers, or use fewer."),
             subject="workers",
         )
 
 
-def _speed(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
-    known = needs.parameters(facts)
-    limit = known.number("autovacuum_vacuum_cost_limit")
-    delay_s = known.number("autovacuum_vacuum_cost_delay")
-    delay_s = known.number("vacuum_cost_delay") if delay_s < 0 else delay_s
-    limit = known.number("vacuum_cost_limit") if limit < 0 else limit
+def _speed(facts: CheckFacts, limits: Limits) -> Findings:
+    parameters = needs.parameters(facts)
+    limit = parameters.number("autovacuum_vacuum_cost_limit")
+    delay_s = parameters.number("autovacuum_vacuum_cost_delay")
+    delay_s = parameters.number("vacuum_cost_delay") if delay_s < 0 else delay_s
+    limit = parameters.number("vacuum_cost_limit") if limit < 0 else limit
     if delay_s <= 0:
         return
-    page = known.number("block_size")
-    per_s = limit / max(known.number("vacuum_cost_page_dirty"), 1) / delay_s * page
+    page = parameters.number("block_size")
+    per_s = limit / max(parameters.number("vacuum_cost_page_dirty"), 1) / delay_s * page
     if per_s < limits["bytes_per_second"]:
         yield Finding(
             severity=Severity.WARNING,
@@ -224,10 +230,10 @@ def _speed(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
                 f"autovacuum may dirty {per_s / 2**20:.1f} MB/s at most, all workers together: it falls behind any load"
             ),
             evidence=(
-                setting(facts, "autovacuum_vacuum_cost_limit", "vacuum_cost_limit", "autovacuum_vacuum_cost_delay"),
+                as_shown(facts, "autovacuum_vacuum_cost_limit", "vacuum_cost_limit", "autovacuum_vacuum_cost_delay"),
                 Evidence(f"{per_s:.0f} bytes/s", "cost limit ÷ vacuum_cost_page_dirty ÷ delay × block_size"),
             ),
-            fix=set_parameter(known.row("autovacuum_vacuum_cost_delay"), "2ms")
+            fix=set_parameter(parameters.row("autovacuum_vacuum_cost_delay"), "2ms")
             if delay_s > 0.002
             else advised_or(facts, "autovacuum_vacuum_cost_limit", str(_DEFAULT_COST_LIMIT)),
         )
@@ -237,6 +243,111 @@ _WRAPAROUND: Final = (
     Threshold("age", 500_000_000, "", "a warning from this value"),
     Threshold("critical", 1_000_000_000, "", "critical from this value"),
 )
+
+
+_TABLES: Final = "tables"
+
+
+def _dead(facts: CheckFacts, limits: Limits) -> Findings:
+    for database, table in facts.have(TABLES):
+        share = 100 * table.dead / max(table.dead + table.live, 1)
+        if table.dead >= limits["rows"] and share >= limits["percent"]:
+            yield Finding(
+                severity=Severity.HIGH if share >= limits["high"] else Severity.WARNING,
+                says=f"{_named(database, table)}: {count(table.dead)} dead rows, {percent(share)} % of all",
+                evidence=(
+                    Evidence(f"{table.dead} dead, {table.live} live", "pg_stat_all_tables.n_dead_tup, n_live_tup"),
+                ),
+                fix=_on_table(database, table, "VACUUM (ANALYZE, VERBOSE) {table};"),
+                subject=_named(database, table),
+            )
+
+
+def _never(facts: CheckFacts, limits: Limits) -> Findings:
+    for database, table in facts.have(TABLES):
+        if table.never_analyzed and table.live >= limits["rows"]:
+            yield Finding(
+                severity=Severity.WARNING,
+                says=f"{_named(database, table)}: {count(table.live)} rows and no statistics; its plans are guesses",
+                evidence=(
+                    Evidence(
+                        f"{table.live} live rows, reltuples -1", "pg_stat_all_tables.n_live_tup, pg_class.reltuples"
+                    ),
+                    Evidence(f"{table.n_never_analyzed} such tables in {database}", "pg_class.reltuples"),
+                ),
+                fix=_on_table(database, table, "ANALYZE {table};"),
+                subject=_named(database, table),
+            )
+
+
+def _old(facts: CheckFacts, limits: Limits) -> Findings:
+    for database, table in facts.have(TABLES):
+        rows = max(table.live, table.tuples)
+        share = 100 * table.modified / max(rows, 1)
+        young = table.last_analyze_ms is not None and now_ms(facts) - table.last_analyze_ms < limits["age"] * 1000
+        if not table.never_analyzed and not young and table.modified >= limits["rows"] and share >= limits["percent"]:
+            yield Finding(
+                severity=Severity.WARNING,
+                says=f"{_named(database, table)}: {count(table.modified)} changes since the last ANALYZE, "
+                f"{share_of(share, f'its {count(rows)} rows')}",
+                evidence=(Evidence(f"{table.modified} changes", "pg_stat_all_tables.n_mod_since_analyze"),),
+                fix=_on_table(database, table, "ANALYZE {table};"),
+                subject=_named(database, table),
+            )
+
+
+def _bloat(facts: CheckFacts, limits: Limits) -> Findings:
+    hidden = {database: row.n_hidden for database, row in facts.have(BLOAT) if row.n_hidden}
+    for database, row in facts.have(BLOAT):
+        if row.needed_bytes is None:
+            continue
+        unused = row.bytes - row.needed_bytes
+        share = 100 * unused / max(row.bytes, 1)
+        if unused >= limits["bytes"] and share >= limits["percent"]:
+            yield Finding(
+                severity=Severity.HIGH if unused >= limits["high"] else Severity.WARNING,
+                says=f"{row.kind} {database}: {row.schema}.{row.name}: about {about(unused)} of {about(row.bytes)} are "
+                "unused",
+                evidence=(
+                    Evidence(
+                        f"{row.bytes} bytes, rows need about {row.needed_bytes}",
+                        "pg_class.relpages, reltuples; pg_stats.avg_width, null_frac",
+                    ),
+                ),
+                fix=_smaller(database, row),
+                confidence=Confidence.MEDIUM if row.kind == "table" else Confidence.LOW,
+                subject=f"{database}: {row.schema}.{row.name}",
+            )
+    for database, number in hidden.items():
+        yield Unknown(
+            f"{database}: {number} tables and indexes have no statistics, or none this role may see (ANALYZE)"
+        )
+
+
+def _smaller(database: str, row: BloatEstimate) -> Fix:
+    name = identifier(row.schema, row.name)
+    if row.kind == "index" and row.excludes:
+        return in_database(
+            database,
+            with_lock_timeout(composed("REINDEX INDEX {name};", name=name)),
+            remark="blocks writes during its creation: the index of an exclusion constraint has no CONCURRENTLY",
+        )
+    if row.kind == "index":
+        return in_database(database, composed("REINDEX INDEX CONCURRENTLY {name};", name=name))
+    return in_database(
+        database,
+        with_lock_timeout(composed("VACUUM (FULL, ANALYZE, VERBOSE) {name};", name=name)),
+        remark="locks the table until it is rewritten; pg_repack and pg_squeeze do not",
+    )
+
+
+def _named(database: str, table: TableState) -> str:
+    return f"{database}: {table.schema}.{table.name}"
+
+
+def _on_table(database: str, table: TableState, template: str) -> Fix:
+    return in_database(database, composed(template, table=identifier(table.schema, table.name)))
+
 
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
@@ -306,5 +417,63 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.PARAMETERS,),
         look=_speed,
         thresholds=(Threshold("bytes_per_second", 10 * 2**20, "bytes/s", "less than this is slow"),),
+    ),
+    Check(
+        id="TAB-01",
+        group=_TABLES,
+        title="dead rows",
+        why="Every scan reads the dead rows as well, and the table grows until they are removed.",
+        severity=Severity.HIGH,
+        page="routine-vacuuming.html#VACUUM-FOR-SPACE-RECOVERY",
+        needs=(TABLES,),
+        look=_dead,
+        thresholds=(
+            Threshold("percent", 20, "%", "a warning from this value"),
+            Threshold("high", 40, "%", "a high finding from this value"),
+            Threshold("rows", 10_000, "", "fewer dead rows are left out"),
+        ),
+        counts=True,
+    ),
+    Check(
+        id="TAB-02",
+        group=_TABLES,
+        title="bloat",
+        why="Unused space is read from disk and kept in memory like data.",
+        severity=Severity.HIGH,
+        page="routine-vacuuming.html#VACUUM-FOR-SPACE-RECOVERY",
+        needs=(BLOAT,),
+        look=_bloat,
+        thresholds=(
+            Threshold("percent", 50, "%", "less is space for updates"),
+            Threshold("bytes", 100 * MB, "bytes", "a warning from this value"),
+            Threshold("high", 10_240 * MB, "bytes", "a high finding from this value"),
+        ),
+    ),
+    Check(
+        id="TAB-03",
+        group=_TABLES,
+        title="tables without statistics",
+        why="Without statistics the planner guesses, and a wrong guess can be a thousand times slower.",
+        severity=Severity.WARNING,
+        page="routine-vacuuming.html#VACUUM-FOR-STATISTICS",
+        needs=(TABLES,),
+        look=_never,
+        thresholds=(Threshold("rows", 1_000, "", "smaller tables are left out"),),
+    ),
+    Check(
+        id="TAB-04",
+        group=_TABLES,
+        title="old statistics",
+        why="Outdated statistics make plans for outdated data.",
+        severity=Severity.WARNING,
+        page="routine-vacuuming.html#VACUUM-FOR-STATISTICS",
+        needs=(TABLES,),
+        look=_old,
+        thresholds=(
+            Threshold("percent", 50, "%", "of the rows changed"),
+            Threshold("rows", 10_000, "", "fewer changes are left out"),
+            Threshold("age", 150, "s", "younger statistics are left out: autovacuum comes once a minute by default"),
+        ),
+        counts=True,
     ),
 )

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base.safe_text import one_line, printable
+from pgtop_tune.base.tables import Table, as_text
 from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Severity
-from pgtop_tune.health.proposing import ProposedValues
-from pgtop_tune.health.report import Accepted, CheckOutcome, Report, UnknownCause, documentation
+from pgtop_tune.health.report import Accepted, CheckOutcome, ProposedValues, Report, UnknownCause, documentation
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.setup import MeasuredLimit
 
@@ -20,57 +20,57 @@ _LABEL: Final = 8
 _MARGIN: Final = 4
 _NARROWEST: Final = 40
 _AT_ONCE: Final = ("connection", "looks")
-"""Of the identity: what a reader has to know before the findings."""
+"""Entries of the identity that a reader has to know before the findings."""
 
 
 def text_lines(report: Report, everything: bool = False, width: int | None = None) -> list[str]:
-    """The report.
+    """Return the report as text.
 
     Args:
-        report: What was found.
+        report: The report.
         everything: Evidence, fix, undo, documentation and confidence of each finding; every unknown, every pass.
         width: Cells of a terminal that longer lines are broken for; commands and addresses stay whole, to be copied.
             None breaks nothing.
     """
     server = f" · {one_line(report.server)}" if report.server else ""
-    found = [f"{one_line(report.target)}{server}"]
-    found += circumstances(report) if everything else [one_line(words) for _, words in _said_at_once(report)]
+    lines = [f"{one_line(report.target)}{server}"]
+    lines += circumstances(report) if everything else [one_line(text) for _, text in _urgent_entries(report)]
     for check, finding in report.findings:
-        found += _row(finding.severity, check.id, about(finding), width)
+        lines += _row(finding.severity, check.id, about(finding), width)
         if everything:
             narrow = None if width is None else width - _MARGIN
-            found += [f"{' ' * _MARGIN}{line}" for line in details(check, finding, report.major, narrow)]
+            lines += [f"{' ' * _MARGIN}{line}" for line in details(check, finding, report.major, narrow)]
     for check, accepted in report.accepted:
-        found += _row("accepted", check.id, accepted_words(accepted), width)
-    for id_, why in report.lapsed:
-        found += _row("accepted", id_, f"no longer: {why}", width)
+        lines += _row("accepted", check.id, accepted_words(accepted), width)
+    for id_, reason in report.lapsed:
+        lines += _row("accepted", id_, f"no longer: {reason}", width)
     if everything:
         for cause in report.unknown_causes:
-            found += _row("unknown", cause.short, cause_words(cause), width)
+            lines += _row("unknown", cause.short, cause_words(cause), width)
         for result in report.results:
             if result.outcome is CheckOutcome.PASSED:
-                found += _row("passed", result.check.id, result.check.title, width)
-    for id_, said in report.gone:
-        found += _row("gone", id_, said, width)
-    for each in report.ceilings:
-        found += _row("measured", "", ceiling(each), width)
-    for id_, why in report.not_measured:
-        found += _row("measured", "", f"not {id_}: {why}", width)
-    found += _proposal_lines(report, everything, width)
-    return [*found, *_broken(summary(report, everything), 0, width)]
+                lines += _row("passed", result.check.id, result.check.title, width)
+    for id_, sentence in report.gone_findings:
+        lines += _row("gone", id_, sentence, width)
+    for limit in report.ceilings:
+        lines += _row("measured", "", ceiling(limit), width)
+    for id_, reason in report.not_measured:
+        lines += _row("measured", "", f"not {id_}: {reason}", width)
+    lines += _proposal_lines(report, everything, width)
+    return [*lines, *_broken(summary(report, everything), 0, width)]
 
 
-def _said_at_once(report: Report) -> list[tuple[str, str]]:
-    return [each for each in report.identity if each[0] in _AT_ONCE]
+def _urgent_entries(report: Report) -> list[tuple[str, str]]:
+    return [entry for entry in report.identity if entry[0] in _AT_ONCE]
 
 
 def circumstances(report: Report) -> list[str]:
-    """What was checked, and what makes it another check than the one without options; a line each."""
-    made = tuple(result.check.id for result in report.results)
-    few = len(made) < len(report.left_out)
-    left_out = [("checks made", ", ".join(made)) if few else ("checks left out", ", ".join(report.left_out))]
+    """Return the server, and the choices that differ from the check without options; a line each."""
+    check_ids = tuple(result.check.id for result in report.results)
+    few = len(check_ids) < len(report.left_out)
+    left_out = [("checks made", ", ".join(check_ids)) if few else ("checks left out", ", ".join(report.left_out))]
     rows = (*report.identity, *(left_out if report.left_out else ()), *report.changed)
-    return [f"{name}: {one_line(words)}" for name, words in rows]
+    return [f"{name}: {one_line(text)}" for name, text in rows]
 
 
 PROPOSAL_HEADS: Final = ("name", "now", "pending", "proposed", "others", "because")
@@ -78,55 +78,58 @@ _OTHERS: Final = PROPOSAL_HEADS.index("others")
 _ADVISE: Final = "`pgtop-tune advise --apply` sets it, `--format conf|sql|sysctl|ansible` writes it"
 
 
-def proposal_cells(found: ProposedValues) -> list[tuple[str, ...]]:
-    """A row for each value, the machine's first; what takes a restart is marked."""
+def proposal_cells(proposed: ProposedValues) -> list[tuple[str, ...]]:
+    """Return a row for each value, the machine's first; a value that takes a restart is marked."""
     return [
         (
             one_line(row.name),
             one_line(row.now) or "''",
             one_line(row.pending),
             f"{one_line(row.proposed)}{' (restart)' if row.restart else ''}",
-            ", ".join(f"{who} {value}" for who, value in row.others),
+            ", ".join(f"{calculator} {value}" for calculator, value in row.others),
             one_line(row.because),
         )
-        for row in found.rows
+        for row in proposed.rows
     ]
 
 
 def _proposal_lines(report: Report, everything: bool, width: int | None) -> Iterator[str]:
-    """The proposal as a table of its own, between two empty lines; what others propose with everything else."""
-    found = report.proposal
-    if found is None or isinstance(found, Unavailable):
+    """Yield the proposal as a table between two empty lines; with everything, also values of calculators."""
+    proposed = report.proposal
+    if proposed is None or isinstance(proposed, Unavailable):
         return
-    if not found.rows:
+    if not proposed.rows:
         yield "proposal: the values that fit together here are all in force"
         return
-    shown = [place for place in range(len(PROPOSAL_HEADS)) if everything or place != _OTHERS]
-    cells = [[row[place] for place in shown] for row in (PROPOSAL_HEADS, *proposal_cells(found))]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(shown) - 1)]
+    columns = [column for column in range(len(PROPOSAL_HEADS)) if everything or column != _OTHERS]
+    heads, *cells = (tuple(row[column] for column in columns) for row in (PROPOSAL_HEADS, *proposal_cells(proposed)))
+    lines = as_text(Table(heads, tuple(cells))).splitlines()
     yield ""
     yield from _broken(f"proposal, values that fit together: {_ADVISE}", 2, width)
-    for row in cells:
-        line = "  ".join((*(cell.ljust(size) for cell, size in zip(row, widths, strict=False)), row[-1]))
-        yield from _broken(f"  {line.rstrip()}", 2 + sum(widths) + 2 * len(widths), width)
-    for line in (*found.memory, *(f"{name}: {why}" for name, why in found.refused)):
+    for line in lines:
+        yield from _broken(f"  {line}", 2 + lines[0].rindex(heads[-1]), width)
+    for line in (*proposed.memory, *(f"{name}: {reason}" for name, reason in proposed.refused)):
         yield from _broken(f"  {one_line(line)}", 4, width)
     yield ""
 
 
 def summary(report: Report, everything: bool = False) -> str:
-    """The last line: how many of each."""
-    counts = [(severity, sum(1 for _, each in report.findings if each.severity is severity)) for severity in Severity]
-    said = ", ".join(_counted(severity, number) for severity, number in reversed(counts) if number) or "nothing"
+    """Return the last line: the number of each."""
+    counts = [
+        (severity, sum(1 for _, finding in report.findings if finding.severity is severity)) for severity in Severity
+    ]
+    counted = ", ".join(_counted(severity, number) for severity, number in reversed(counts) if number) or "nothing"
     unknown = sum(1 for result in report.results if result.unknowns)
     new = " new" if report.compared_with else ""
-    parts = [f"found{new}: {said}", f"unknown: {unknown}", f"passed: {report.passed}"]
+    parts = [f"found{new}: {counted}", f"unknown: {unknown}", f"passed: {report.passed}"]
     if report.accepted:
         parts.insert(1, f"accepted: {len(report.accepted)}")
     if report.left_out:
         parts.append(f"left out: {len(report.left_out)}")
     if report.compared_with:
-        parts.append(f"known from {one_line(report.compared_with)}: {report.known}, gone: {len(report.gone)}")
+        parts.append(
+            f"known from {one_line(report.compared_with)}: {report.n_known}, gone: {len(report.gone_findings)}"
+        )
     more = "" if everything or not (report.findings or unknown) else "   (-v shows reason, fix and undo)"
     return " · ".join(parts) + more
 
@@ -136,31 +139,31 @@ def _counted(severity: Severity, number: int) -> str:
 
 
 def about(finding: Finding) -> str:
-    """What was found, in one line, with what it is about."""
+    """Return a finding in one line, with its subject."""
     subject = f"{one_line(finding.subject)}: " if finding.subject and finding.subject not in finding.says else ""
     return f"{subject}{one_line(finding.says)}"
 
 
 def cause_words(cause: UnknownCause) -> str:
-    """What keeps checks from saying anything, in one line."""
+    """Return the cause that keeps checks unknown, in one line."""
     if len(cause.checks) == 1:
         return f"{cause.checks[0].title}: {one_line(cause.reason)}"
     return f"{one_line(cause.reason)} ({cause.ids})"
 
 
 def accepted_words(accepted: Accepted) -> str:
-    """A finding that the project has signed for, in one line."""
-    said = f"{accepted.finding.severity}, {about(accepted.finding)}"
-    return f"{said} · {one_line(accepted.reason)}, until {accepted.until}"
+    """Return a finding that the project has accepted, in one line."""
+    sentence = f"{accepted.finding.severity}, {about(accepted.finding)}"
+    return f"{sentence} · {one_line(accepted.reason)}, until {accepted.until}"
 
 
 def ceiling(measured: MeasuredLimit) -> str:
-    """What was measured, in one line."""
+    """Return a measured limit in one line."""
     return f"{one_line(measured.says)} ({one_line(measured.source)})"
 
 
 def details(check: Check, finding: Finding, major: int | None, width: int | None = None) -> Iterator[str]:
-    """What stands behind a finding.
+    """Yield the reason, evidence and fix of a finding.
 
     Args:
         check: The check.
@@ -175,7 +178,7 @@ def details(check: Check, finding: Finding, major: int | None, width: int | None
         broken = width if finding.fix.language is Language.WORDS else None
         for label, text in (("fix", finding.fix.do), ("undo", finding.fix.undo)):
             for number, line in enumerate(text.splitlines()):
-                # Blanks in a quoted name count: a command is made safe and otherwise left alone.
+                # Blanks in a quoted name count: only unsafe characters of a command change.
                 yield from _broken(f"{'' if number else label:<{_LABEL}} {printable(line)}", _LABEL + 1, broken)
         if finding.fix.remark:
             yield from _told("remark", finding.fix.remark, width)
@@ -184,16 +187,16 @@ def details(check: Check, finding: Finding, major: int | None, width: int | None
     yield from _told("read", documentation(check, major), None)
 
 
-def _row(kind: str, id_: str, words: str, width: int | None) -> list[str]:
-    return _broken(f"{kind:<{_WIDTH}}  {id_:<{_ID}}  {one_line(words)}", _WIDTH + _ID + 4, width)
+def _row(kind: str, id_: str, text: str, width: int | None) -> list[str]:
+    return _broken(f"{kind:<{_WIDTH}}  {id_:<{_ID}}  {one_line(text)}", _WIDTH + _ID + 4, width)
 
 
-def _told(label: str, words: str, width: int | None) -> list[str]:
-    return _broken(f"{label:<{_LABEL}} {one_line(words)}", _LABEL + 1, width)
+def _told(label: str, text: str, width: int | None) -> list[str]:
+    return _broken(f"{label:<{_LABEL}} {one_line(text)}", _LABEL + 1, width)
 
 
 def _broken(line: str, indent: int, width: int | None) -> list[str]:
-    """A line in parts, the words below each other; a word that is longer stands over rather than being torn."""
+    """Return a line in parts, the words below each other; a word that is longer than the width stays whole."""
     if width is None or len(line) <= max(width, _NARROWEST):
         return [line]
     return textwrap.wrap(
@@ -214,31 +217,34 @@ _TICKS: Final = re.compile(r"`+")
 
 
 def markdown_lines(report: Report) -> list[str]:
-    """The whole report, worst first."""
+    """Return the whole report as Markdown, worst first."""
     server = f", {_plain(report.server)}" if report.server else ""
-    found = [f"# Check of {_plain(report.target)}{server}", "", _plain(summary(report, everything=True))]
-    found += ["", *(f"- {_plain(line)}" for line in circumstances(report))]
+    lines = [f"# Check of {_plain(report.target)}{server}", "", _plain(summary(report, everything=True))]
+    lines += ["", *(f"- {_plain(line)}" for line in circumstances(report))]
     if report.findings:
-        found += ["", "| severity | check | found |", "|---|---|---|"]
-        found += [
+        lines += ["", "| severity | check | found |", "|---|---|---|"]
+        lines += [
             f"| {finding.severity} | {check.id} | {_plain(about(finding))} |" for check, finding in report.findings
         ]
     for check, finding in report.findings:
-        found += ["", *_section(check, finding, report.major)]
+        lines += ["", *_section(check, finding, report.major)]
     if report.accepted:
-        found += ["", "## Accepted risks", ""]
-        found += ["| severity | check | found | accepted because | until |", "|---|---|---|---|---|"]
-        for check, each in report.accepted:
-            said = f"{_plain(about(each.finding))} | {_plain(each.reason)} | {each.until}"
-            found.append(f"| {each.finding.severity} | {check.id} | {said} |")
-    found += _listed("Acceptances that are over", [f"{id_}: {_plain(why)}" for id_, why in report.lapsed])
-    found += _listed("Unknown", [f"{cause.short} {_plain(cause_words(cause))}" for cause in report.unknown_causes])
+        lines += ["", "## Accepted risks", ""]
+        lines += ["| severity | check | found | accepted because | until |", "|---|---|---|---|---|"]
+        for check, risk in report.accepted:
+            cells = f"{_plain(about(risk.finding))} | {_plain(risk.reason)} | {risk.until}"
+            lines.append(f"| {risk.finding.severity} | {check.id} | {cells} |")
+    lines += _listed("Acceptances that are over", [f"{id_}: {_plain(reason)}" for id_, reason in report.lapsed])
+    lines += _listed("Unknown", [f"{cause.short} {_plain(cause_words(cause))}" for cause in report.unknown_causes])
     passed = [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED]
-    found += _listed("Passed", [", ".join(passed)] if passed else [])
-    found += _listed("No longer found", [f"{id_} {_plain(said)}" for id_, said in report.gone])
-    found += _proposed(report)
-    measured = [_plain(ceiling(each)) for each in report.ceilings]
-    return [*found, *_listed("Measured", measured + [f"{id_}: {_plain(why)}" for id_, why in report.not_measured])]
+    lines += _listed("Passed", [", ".join(passed)] if passed else [])
+    lines += _listed("No longer found", [f"{id_} {_plain(sentence)}" for id_, sentence in report.gone_findings])
+    lines += _proposed(report)
+    measured = [_plain(ceiling(limit)) for limit in report.ceilings]
+    return [
+        *lines,
+        *_listed("Measured", measured + [f"{id_}: {_plain(reason)}" for id_, reason in report.not_measured]),
+    ]
 
 
 def _proposed(report: Report) -> list[str]:
@@ -287,5 +293,5 @@ def _listed(heading: str, items: list[str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Foreign text on one line, so that nothing in it is taken for Markdown or HTML."""
+    """Return foreign text on one line, so that nothing in it is taken for Markdown or HTML."""
     return _SPECIAL.sub(r"\\\1", one_line(text))

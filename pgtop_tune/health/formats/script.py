@@ -20,16 +20,16 @@ from pgtop_tune.base.paths import new_file, private, state_dir
 from pgtop_tune.base.safe_text import one_line, printable
 from pgtop_tune.health.check import Check, Finding, Fix, Severity
 from pgtop_tune.health.formats.for_people import about, accepted_words
-from pgtop_tune.health.report import Report, Result
+from pgtop_tune.health.report import CheckResult, Report
 
 _REASON: Final = "pgtop-tune check"
 
 
 def script_lines(report: Report, least: Severity | None) -> list[str]:
-    """The script; its arguments are the connection, as of psql.
+    """Return the script; its arguments are the connection, as of psql.
 
     Args:
-        report: What was found.
+        report: The report.
         least: Milder findings are comments only; None is WARNING.
     """
     rank = (least or Severity.WARNING).rank
@@ -44,7 +44,7 @@ def script_lines(report: Report, least: Severity | None) -> list[str]:
             continue
         name, value = action.parameter
         notes[action.of_machine] += _note(check, finding, action)
-        # The worst finding comes first and has the say.
+        # The worst finding comes first; its value counts.
         if chosen.setdefault(name, (value, action.of_machine))[0] != value:
             notes[action.of_machine].append(
                 f"#   {name}={one_line(value)} is left out: a worse finding already sets it"
@@ -70,20 +70,20 @@ def _accepted(report: Report) -> Iterator[str]:
     if report.accepted or report.lapsed:
         yield ""
         yield "# Accepted risks, left as they are"
-    for check, each in report.accepted:
-        yield f"# {check.id} {accepted_words(each)}"
-    for id_, why in report.lapsed:
-        yield f"# {id_} no longer: {one_line(why)}"
+    for check, risk in report.accepted:
+        yield f"# {check.id} {accepted_words(risk)}"
+    for id_, reason in report.lapsed:
+        yield f"# {id_} no longer: {one_line(reason)}"
 
 
 def _set(heading: str, notes: list[str], values: list[tuple[str, str]], more: str) -> Iterator[str]:
     if not values:
         return
-    words = " ".join(shlex.quote(printable(f"{name}={value}")) for name, value in values)
+    assignments = " ".join(shlex.quote(printable(f"{name}={value}")) for name, value in values)
     yield ""
     yield f"# {heading}; `pgtop-tune revert --last` with the connection reverts them"
     yield from notes
-    yield f'pgtop-tune set {words}{more} --reason {shlex.quote(_REASON)} "$@"'
+    yield f'pgtop-tune set {assignments}{more} --reason {shlex.quote(_REASON)} "$@"'
 
 
 def _note(check: Check, finding: Finding, action: Fix) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _note(check: Check, finding: Finding, action: Fix) -> Iterator[str]:
     if action.remark:
         yield f"#   {one_line(action.remark)}"
     if not action.of_machine:
-        # With --persist the files are not those that the fix by hand makes.
+        # --persist writes other files than the fix by hand.
         yield from _undo(action)
 
 
@@ -116,10 +116,10 @@ _TRIES: Final = 100
 
 
 def write_script(report: Report, findings: Sequence[tuple[Check, Finding]]) -> Path:
-    """Writes what mends these findings, as `check --format script` would, into a new file that only the user reads.
+    """Write the fixes of these findings as `check --format script` would, into a new file that only the user can read.
 
     Args:
-        report: Where they are from.
+        report: Report of the findings.
         findings: Of the report, also mild ones.
 
     Returns:
@@ -128,7 +128,7 @@ def write_script(report: Report, findings: Sequence[tuple[Check, Finding]]) -> P
     Raises:
         UsageProblem: It cannot be written.
     """
-    of_them = replace(report, results=tuple(Result(check, (finding,)) for check, finding in findings))
+    of_them = replace(report, results=tuple(CheckResult(check, (finding,)) for check, finding in findings))
     text = "\n".join((*script_lines(of_them, Severity.INFO), ""))
     at = datetime.fromtimestamp(report.at_ms / 1000, tz=UTC).astimezone()
     directory = state_dir() / _DIRECTORY

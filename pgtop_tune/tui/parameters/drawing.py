@@ -11,13 +11,12 @@ from pgtop_tune.advice.facts import AdviceFacts, MachineLook, machine_of
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.knobs.system import GROUPS
-from pgtop_tune.advice.listing import listed_parameters, listed_settings
-from pgtop_tune.advice.proposal import Proposal, advice_for
+from pgtop_tune.advice.proposal import Proposal, advice_for, listed_parameters, listed_settings
 from pgtop_tune.advice.rules.wal import steady
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import choices
 from pgtop_tune.changes.model.change_set import Change, value_before
-from pgtop_tune.health.unsuitable import unsuitable
+from pgtop_tune.health.proposals import unsuitable
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.model.absence import Unavailable

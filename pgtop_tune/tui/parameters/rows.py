@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.knob import Knob, next_value
-from pgtop_tune.advice.listing import advised_value, differs, is_changed
-from pgtop_tune.advice.proposal import same
+from pgtop_tune.advice.proposal import advised_value, differs, is_changed, same
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import count, size, with_ms
 from pgtop_tune.changes.model.change import (

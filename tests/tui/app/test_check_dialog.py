@@ -15,7 +15,7 @@ import pytest
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.health.check import Severity
-from pgtop_tune.health.report import Accepted, Result
+from pgtop_tune.health.report import Accepted, CheckResult
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.dialog import DetailsDialog
@@ -54,8 +54,8 @@ async def test_findings_come_worst_first_and_unknowns_are_counted() -> None:
 async def test_what_the_project_has_signed_for_stands_below_what_is_found() -> None:
     signed = sets("work_mem", "8MB", Severity.HIGH, "sorts spill")
     shown = report(
-        Result(check_row("AAA-01"), (sets("jit", "off", Severity.INFO, "jit is on"),)),
-        Result(check_row("XXX-01"), accepted=(Accepted(signed, "until the next machine", date(2027, 1, 31)),)),
+        CheckResult(check_row("AAA-01"), (sets("jit", "off", Severity.INFO, "jit is on"),)),
+        CheckResult(check_row("XXX-01"), accepted=(Accepted(signed, "until the next machine", date(2027, 1, 31)),)),
     )
     async with running_screen(checks=ScriptedCheck(shown)) as rig:
         await _opened(rig)
@@ -117,7 +117,7 @@ async def test_what_takes_a_restart_waits_for_it() -> None:
 
 
 async def test_a_value_that_can_lose_data_is_locked_here_as_elsewhere() -> None:
-    lossy = report(Result(check_row("XXX-01"), (sets("fsync", "off", Severity.HIGH, "commits are slow"),)))
+    lossy = report(CheckResult(check_row("XXX-01"), (sets("fsync", "off", Severity.HIGH, "commits are slow"),)))
     control = ScriptedParameters()
     control.rows["fsync"] = parameter("fsync", "on", "on", vartype="bool")
     async with running_screen(checks=ScriptedCheck(lossy), parameters=control, knobs=KNOBS) as rig:

@@ -34,14 +34,12 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.for_people import about, text_lines
 from pgtop_tune.health.formats.writers import WRITERS, Wish
 from pgtop_tune.health.gather import gather
-from pgtop_tune.health.looking import Wanted
-from pgtop_tune.health.many import ServerResult, check_servers, servers_lines, table_lines
+from pgtop_tune.health.looks import Looks, ServerResult, check_servers, servers_lines, table_lines
 from pgtop_tune.health.measure import LIMIT_S, busy, keep, measure
 from pgtop_tune.health.project_file import ProjectWishes, project_wishes
 from pgtop_tune.health.registry import catalogue, chosen
 from pgtop_tune.health.report import Report
-from pgtop_tune.health.told import Told
-from pgtop_tune.health.watching import Looks
+from pgtop_tune.health.setup import Told, Wanted
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.process.handed_on import inherited_password

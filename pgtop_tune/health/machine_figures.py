@@ -22,12 +22,12 @@ _NEARLY: Final = 0.9
 
 
 def figure(facts: CheckFacts, metric: str, value: T | None) -> T:
-    """A figure of the machine that not every source of host numbers has.
+    """Return a figure of the machine that not every source of host numbers has.
 
     Args:
-        facts: What was asked.
+        facts: Facts of the check.
         metric: Its id in the catalogue.
-        value: What the section has for it.
+        value: Value of the section.
 
     Raises:
         Missing: The source does not tell it.
@@ -39,23 +39,23 @@ def figure(facts: CheckFacts, metric: str, value: T | None) -> T:
 
 
 def told(facts: CheckFacts, metric: str) -> None:
-    """Makes sure that the source of host numbers has a figure.
+    """Make sure that the source of host numbers has a figure.
 
     Raises:
         Missing: It does not tell it.
     """
-    why = untold(facts.frames[-1], metric)
-    if why is not None:
-        raise Missing("host", why)
+    reason = untold(facts.frames[-1], metric)
+    if reason is not None:
+        raise Missing("host", reason)
 
 
 class Memory(Struct, frozen=True):
-    """What the server may use.
+    """Memory that the server may use.
 
     Attributes:
         limit_bytes: Memory of the machine, or the limit of its control group where that is less.
         says: "15.6 GB of memory".
-        source: Where it is from.
+        source: Source of the number.
         of_group: Whether it is the limit of a control group, which does not count huge pages (cgroup-v2.rst,
             memory_hugetlb_accounting).
     """
@@ -67,12 +67,11 @@ class Memory(Struct, frozen=True):
 
     @property
     def evidence(self) -> Evidence:
-        """As evidence."""
         return Evidence(self.says, self.source)
 
 
 def memory(facts: CheckFacts) -> Memory:
-    """What the server may use.
+    """Return the memory that the server may use.
 
     Raises:
         Missing: The machine, or its limits on the server, are not visible from here.
@@ -93,7 +92,7 @@ def memory(facts: CheckFacts) -> Memory:
 
 
 def cores(facts: CheckFacts) -> int:
-    """Processors the server may use, at least 1; a quota, a cpuset and its affinity count.
+    """Return the processors the server may use, at least 1; a quota, a cpuset and its affinity count.
 
     Raises:
         Missing: The machine, or its limits on the server, are not visible from here.
@@ -104,11 +103,11 @@ def cores(facts: CheckFacts) -> int:
 
 
 class HugePageUse(Struct, frozen=True):
-    """Whether the shared memory is in huge pages.
+    """Use of huge pages by the shared memory.
 
     Attributes:
         used: None where it cannot be told.
-        source: How we know.
+        source: Source of the answer.
     """
 
     used: bool | None
@@ -116,13 +115,13 @@ class HugePageUse(Struct, frozen=True):
 
 
 def kernel_page_bytes(facts: CheckFacts) -> int:
-    """Pages of memory that is in no huge pages; the usual size where the machine was not seen."""
+    """Return the size of a small page; the usual size where the machine was not seen."""
     host = needs.HOST.of(facts)
     return USUAL_PAGE_BYTES if isinstance(host, Unavailable) else host.page_size_bytes
 
 
 def huge_pages_used(facts: CheckFacts) -> HugePageUse:
-    """Whether the shared memory is in huge pages: huge_pages_status (17+), huge_pages, else the kernel's pool.
+    """Return whether shared memory is in huge pages, by huge_pages_status (17+), huge_pages, else the kernel's pool.
 
     Raises:
         Missing: The parameters were not seen.
@@ -134,24 +133,24 @@ def huge_pages_used(facts: CheckFacts) -> HugePageUse:
     setting = server.text("huge_pages")
     if setting in ("on", "off"):
         return HugePageUse(setting == "on", f"huge_pages={setting}")
-    seen = needs.MEMORY.of(facts)
-    if isinstance(seen, Unavailable):
-        return HugePageUse(None, f"huge_pages=try, and the machine was not seen: {seen}")
-    why = untold(facts.frames[-1], "host.huge_pages.total")
-    if why is not None:
-        return HugePageUse(None, f"huge_pages=try, and the pool was not seen: {why}")
-    pool = max(seen.huge_pages, key=lambda each: each.total, default=None)
+    sample = needs.MEMORY.of(facts)
+    if isinstance(sample, Unavailable):
+        return HugePageUse(None, f"huge_pages=try, and the machine was not seen: {sample}")
+    reason = untold(facts.frames[-1], "host.huge_pages.total")
+    if reason is not None:
+        return HugePageUse(None, f"huge_pages=try, and the pool was not seen: {reason}")
+    pool = max(sample.huge_pages, key=lambda sized: sized.total, default=None)
     if pool is None or not pool.total:
         return HugePageUse(False, "HugePages_Total is 0")
     needed = huge_pages_needed(facts, pool.page_bytes)
-    taken = pool.total - pool.free + pool.reserved
-    if taken < needed * _NEARLY:
-        return HugePageUse(False, f"{taken} huge pages in use or reserved, the server's memory needs {needed}")
-    return HugePageUse(None, f"huge_pages=try, and {taken} huge pages are in use by any program")
+    used_pages = pool.total - pool.free + pool.reserved
+    if used_pages < needed * _NEARLY:
+        return HugePageUse(False, f"{used_pages} huge pages in use or reserved, the server's memory needs {needed}")
+    return HugePageUse(None, f"huge_pages=try, and {used_pages} huge pages are in use by any program")
 
 
 def huge_pages_needed(facts: CheckFacts, page_bytes: int) -> int:
-    """Huge pages of a size that hold the server's shared memory: shared_memory_size (15+), else shared_buffers + 5 %.
+    """Return how many huge pages hold the server's shared memory: shared_memory_size (15+), else shared_buffers + 5 %.
 
     Raises:
         Missing: The parameters were not seen.
@@ -162,24 +161,24 @@ def huge_pages_needed(facts: CheckFacts, page_bytes: int) -> int:
     return math.ceil(total / page_bytes)
 
 
-def setting(facts: CheckFacts, name: str) -> str:
-    """A setting of the kernel now.
+def kernel_setting(facts: CheckFacts, name: str) -> str:
+    """Return a setting of the kernel now.
 
     Raises:
         Missing: It cannot be read.
     """
-    found = facts.have(needs.MACHINE).live(name)
-    if found is None:
+    value = facts.have(needs.MACHINE).live(name)
+    if value is None:
         raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"{name} was not checked"))
-    if isinstance(found, Unavailable):
-        raise Missing(name, found)
-    return found
+    if isinstance(value, Unavailable):
+        raise Missing(name, value)
+    return value
 
 
-def number(facts: CheckFacts, name: str) -> int:
-    """The same as a number. Raises as `setting`."""
-    found = setting(facts, name)
+def kernel_number(facts: CheckFacts, name: str) -> int:
+    """Return a setting of the kernel as a number. Raises as `kernel_setting`."""
+    text = kernel_setting(facts, name)
     try:
-        return int(found)
+        return int(text)
     except ValueError:
-        raise Missing(name, Unavailable(Reason.FAILED, f"{name} is not a number: {found}")) from None
+        raise Missing(name, Unavailable(Reason.FAILED, f"{name} is not a number: {text}")) from None

@@ -8,36 +8,47 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Fix, Limits, Severity, about_several
+from pgtop_tune.health.check import (
+    Check,
+    Confidence,
+    Evidence,
+    Finding,
+    Findings,
+    Fix,
+    Limits,
+    Look,
+    Severity,
+    about_several,
+)
 from pgtop_tune.health.facts import CheckFacts, Question
-from pgtop_tune.health.fixes import with_lock_timeout, words
-from pgtop_tune.health.further_rows import CatalogueCondition
-from pgtop_tune.health.rules import NOTHING_TO_UNDO, Look, in_database
+from pgtop_tune.health.fixes import by_hand, with_lock_timeout
+from pgtop_tune.health.questions import CatalogueCondition
+from pgtop_tune.health.rules import NOTHING_TO_UNDO, in_database
 
 _SHOWN: Final = 3
 _LISTED: Final = 10
 
 
-class Condition(Struct, frozen=True, kw_only=True):
+class ConditionKind(Struct, frozen=True, kw_only=True):
     """A kind of condition.
 
     Attributes:
         kind: `CatalogueCondition.kind`.
-        one, many: What there is: "table has no primary key", "tables have no primary key".
+        one, several: Words of the finding: "table has no primary key", "tables have no primary key".
         so: The consequence.
         source: View and column.
         do, undo: Statements with {name}, {part} and {detail}, for each object; `parts` says what these stand for.
-        parts: What stands for {part} and {detail}.
+        parts: Function that returns {part} and {detail}.
         advice: In place of `do`, where only people can decide.
         remark: When it takes effect, what it costs.
         locks: Whether the statements wait for a lock that blocks others.
         severity: Of the finding.
-        named: How an object is called.
+        named: Function that returns the name of an object.
     """
 
     kind: str
     one: str
-    many: str
+    several: str
     so: str
     source: str
     do: str = ""
@@ -51,9 +62,9 @@ class Condition(Struct, frozen=True, kw_only=True):
     named: Callable[[CatalogueCondition], str] = lambda row: ".".join(row.name)
 
     def fix(self, database: str, rows: Iterable[CatalogueCondition]) -> Fix:
-        """For these objects."""
+        """Return the fix for these objects."""
         if self.advice:
-            return words(self.advice)
+            return by_hand(self.advice)
         rows = tuple(rows)
         do, undo = ("\n".join(self._statements(text, rows)) for text in (self.do, self.undo))
         if self.locks:
@@ -68,10 +79,10 @@ class Condition(Struct, frozen=True, kw_only=True):
             yield composed(template, name=identifier(*row.name), part=part, detail=detail)
 
 
-def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Look:
-    """Finds these kinds, in each database: one finding for all objects of a kind."""
+def conditions(question: Question[CatalogueCondition], *kinds: ConditionKind) -> Look:
+    """Return a look that finds these kinds, in each database: one finding for all objects of a kind."""
 
-    def look(facts: CheckFacts, limits: Limits) -> Iterator[Finding]:
+    def look(facts: CheckFacts, limits: Limits) -> Findings:
         of_kind: dict[tuple[str, str], list[CatalogueCondition]] = {}
         for database, row in facts.have(question):
             of_kind.setdefault((database, row.kind), []).append(row)
@@ -84,23 +95,29 @@ def conditions(question: Question[CatalogueCondition], *kinds: Condition) -> Loo
 
 
 def of_kinds(
-    id_: str, title: str, why: str, page: str, question: Question[CatalogueCondition], *kinds: Condition, group: str
+    id_: str,
+    title: str,
+    reason: str,
+    page: str,
+    question: Question[CatalogueCondition],
+    *kinds: ConditionKind,
+    group: str,
 ) -> Check:
-    """A row of the registry that finds these kinds; its severity is the worst of them."""
+    """Return a row of the registry that finds these kinds; its severity is the worst of them."""
     return Check(
         id=id_,
         group=group,
         title=title,
-        why=why,
-        severity=max((kind.severity for kind in kinds), key=lambda each: each.rank),
+        why=reason,
+        severity=max((kind.severity for kind in kinds), key=lambda severity: severity.rank),
         page=page,
         needs=(question,),
         look=conditions(question, *kinds),
     )
 
 
-def found(kind: Condition, database: str, rows: Sequence[CatalogueCondition]) -> Finding:
-    """The finding about these objects of a database, at least one."""
+def found(kind: ConditionKind, database: str, rows: Sequence[CatalogueCondition]) -> Finding:
+    """Return the finding about these objects of a database, at least one."""
     return about_several(
         rows,
         lambda row: f"{database} {kind.named(row)}",
@@ -109,14 +126,14 @@ def found(kind: Condition, database: str, rows: Sequence[CatalogueCondition]) ->
     )
 
 
-def _found(kind: Condition, database: str, rows: Sequence[CatalogueCondition], unlisted: int) -> Finding:
+def _found(kind: ConditionKind, database: str, rows: Sequence[CatalogueCondition], unlisted: int) -> Finding:
     number, names = len(rows) + unlisted, [kind.named(row) for row in rows]
-    shown = ", ".join(names[:_SHOWN]) + (" …" if number > _SHOWN else "")
-    what = f"{number} {kind.many}" if number > 1 else kind.one
+    listed = ", ".join(names[:_SHOWN]) + (" …" if number > _SHOWN else "")
+    count = f"{number} {kind.several}" if number > 1 else kind.one
     left_out = f"; {number - len(names[:_LISTED])} more are not listed" if number > _LISTED else ""
     return Finding(
         severity=kind.severity,
-        says=f"{database}: {what} ({shown}): {kind.so}",
+        says=f"{database}: {count} ({listed}): {kind.so}",
         evidence=(Evidence(f"{', '.join(names[:_LISTED])}{left_out}", kind.source),),
         fix=kind.fix(database, rows[:_LISTED]) if rows else None,
         confidence=kind.confidence,

@@ -1,4 +1,8 @@
-"""Knobs of autovacuum. Source: PostgreSQL documentation, "Vacuuming" and "Routine Vacuuming"."""
+"""Knobs of autovacuum, statistics and logging.
+
+Source: PostgreSQL documentation, "Vacuuming", "Routine Vacuuming", "Error Reporting and Logging" and "Run-time
+Statistics".
+"""
 
 from __future__ import annotations
 
@@ -13,25 +17,25 @@ _OTHERS_WAIT: Final = "Other tables wait longer; how much is vacuumed, and when 
 _NOT_BELOW_ONE: Final = "Below 1, tables near wraparound may wait behind others."
 _IO_NOW: Final = "Disk and CPU now; without it tables and indexes grow."
 
-KNOBS: Final[tuple[Knob, ...]] = (
+AUTOVACUUM: Final[tuple[Knob, ...]] = (
     Knob(
-        name="autovacuum",
-        group="autovacuum",
+        "autovacuum",
+        "autovacuum",
         why="On keeps tables from growing and transaction ids from running out. Use off only in a short test.",
         trades="A test without it measures a server that cannot run in production.",
         panes=("host", "latency"),
     ),
     Knob(
-        name="track_counts",
-        group="autovacuum",
+        "track_counts",
+        "autovacuum",
         why="Counts the changes that trigger autovacuum; off blinds it and most numbers of this program.",
         trades="Almost nothing.",
         panes=("throughput",),
         moves_with=("autovacuum",),
     ),
     Knob(
-        name="autovacuum_max_workers",
-        group="autovacuum",
+        "autovacuum_max_workers",
+        "autovacuum",
         why="Number of tables vacuumed at the same time. They share the cost limit: with more workers each is slower.",
         trades="autovacuum_work_mem for each.",
         panes=("host",),
@@ -39,8 +43,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("autovacuum_vacuum_cost_limit", "autovacuum_work_mem", "autovacuum_worker_slots"),
     ),
     Knob(
-        name="autovacuum_worker_slots",
-        group="autovacuum",
+        "autovacuum_worker_slots",
+        "autovacuum",
         why="Upper bound for changing autovacuum_max_workers without a restart.",
         trades="A little shared memory for each.",
         panes=("host",),
@@ -48,16 +52,16 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("autovacuum_max_workers",),
     ),
     Knob(
-        name="autovacuum_naptime",
-        group="autovacuum",
+        "autovacuum_naptime",
+        "autovacuum",
         why="Time between two autovacuum runs in a database; hot small tables need less than the default minute.",
         trades="CPU with many databases.",
         panes=("host",),
         steps=("1s", "5s", "10s", "15s", "30s", "1min", "5min"),
     ),
     Knob(
-        name="autovacuum_vacuum_cost_limit",
-        group="autovacuum",
+        "autovacuum_vacuum_cost_limit",
+        "autovacuum",
         why="Work of all workers together between two sleeps: the throttle of autovacuum.",
         trades=_IO_NOW,
         panes=("host", "latency"),
@@ -66,8 +70,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("autovacuum_vacuum_cost_delay", "autovacuum_max_workers", "vacuum_cost_limit"),
     ),
     Knob(
-        name="autovacuum_vacuum_cost_delay",
-        group="autovacuum",
+        "autovacuum_vacuum_cost_delay",
+        "autovacuum",
         why="Length of a sleep of the throttle; 0 turns the throttle off.",
         trades=_IO_NOW,
         panes=("host", "latency"),
@@ -76,8 +80,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("autovacuum_vacuum_cost_limit",),
     ),
     Knob(
-        name="vacuum_cost_limit",
-        group="autovacuum",
+        "vacuum_cost_limit",
+        "autovacuum",
         why="The throttle's limit for manual VACUUM, and for autovacuum while its own limit is -1.",
         trades=_IO_NOW,
         panes=("host", "latency"),
@@ -85,8 +89,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("autovacuum_vacuum_cost_limit",),
     ),
     Knob(
-        name="autovacuum_vacuum_scale_factor",
-        group="autovacuum",
+        "autovacuum_vacuum_scale_factor",
+        "autovacuum",
         why="A table is vacuumed when this share of its rows is dead; large tables need a smaller share.",
         trades=_IO_NOW,
         panes=("host",),
@@ -94,8 +98,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("autovacuum_vacuum_threshold",),
     ),
     Knob(
-        name="autovacuum_vacuum_threshold",
-        group="autovacuum",
+        "autovacuum_vacuum_threshold",
+        "autovacuum",
         why="Dead rows a table must have in addition to the share.",
         trades=_IO_NOW,
         panes=("host",),
@@ -103,16 +107,16 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("autovacuum_vacuum_scale_factor",),
     ),
     Knob(
-        name="autovacuum_vacuum_insert_scale_factor",
-        group="autovacuum",
+        "autovacuum_vacuum_insert_scale_factor",
+        "autovacuum",
         why="A table that only grows is vacuumed after this share of new rows: for index-only scans and freezing.",
         trades=_IO_NOW,
         panes=("host",),
         steps=_SHARES,
     ),
     Knob(
-        name="autovacuum_analyze_scale_factor",
-        group="autovacuum",
+        "autovacuum_analyze_scale_factor",
+        "autovacuum",
         why="Statistics are renewed when this share of the rows has changed.",
         trades="CPU and reads now; with old statistics, bad plans.",
         panes=("host", "latency"),
@@ -120,8 +124,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         moves_with=("default_statistics_target",),
     ),
     Knob(
-        name="autovacuum_max_parallel_workers",
-        group="autovacuum",
+        "autovacuum_max_parallel_workers",
+        "autovacuum",
         why="Parallel workers of all autovacuum runs together: they vacuum the indexes of large tables side by side.",
         trades="Takes of max_parallel_workers, and reads and writes more at once; 0 vacuums one index after the other.",
         panes=("host",),
@@ -130,8 +134,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     *(
         Knob(
-            name=f"autovacuum_{part}_score_weight",
-            group="autovacuum",
+            f"autovacuum_{part}_score_weight",
+            "autovacuum",
             why=f"Weight of {counts} when a worker decides which table comes first; a higher one moves such tables "
             "forward.",
             trades=_OTHERS_WAIT,
@@ -150,12 +154,119 @@ KNOBS: Final[tuple[Knob, ...]] = (
         )
     ),
     Knob(
-        name="autovacuum_freeze_max_age",
-        group="autovacuum",
+        "autovacuum_freeze_max_age",
+        "autovacuum",
         why="A table is vacuumed unconditionally when its oldest transaction id has this age.",
         trades="Higher means rarer and longer vacuums, closer to the end of the transaction ids.",
         panes=("host",),
         steps=("100000000", "200000000", "400000000", "800000000"),
         warning="At about 2.1 billion the server stops writing; leave room for a vacuum of the largest table.",
+    ),
+)
+
+
+_MEASURED: Final = "It affects the measurement: leave it alone within a comparison."
+
+_RUNS: Final = ("-1", "0", "100ms", "1s", "10s", "10min")
+_NONE_OR_ALL: Final = (("-1", "none"), ("0", "all"))
+
+OBSERVABILITY: Final[tuple[Knob, ...]] = (
+    Knob(
+        "track_io_timing",
+        "observability",
+        why="Times every read and write; the I/O page and pg_stat_statements then have milliseconds.",
+        trades="Two clock readings per I/O, expensive with a slow clock source (pg_test_timing). " + _MEASURED,
+        panes=("host", "latency"),
+    ),
+    Knob(
+        "track_wal_io_timing",
+        "observability",
+        why="Times writing and flushing of WAL.",
+        trades="As track_io_timing. " + _MEASURED,
+        panes=("wal",),
+        moves_with=("track_io_timing",),
+    ),
+    Knob(
+        "track_activities",
+        "observability",
+        why="Shows what each session does; off leaves this program half blind.",
+        trades="Almost nothing.",
+        panes=("sessions", "budget"),
+    ),
+    Knob(
+        "track_activity_query_size",
+        "observability",
+        why="Visible length of a query text.",
+        trades="Shared memory of each session, and more data for every monitoring query.",
+        panes=("sessions",),
+        steps=("1kB", "2kB", "4kB", "8kB", "16kB"),
+    ),
+    Knob(
+        "track_functions",
+        "observability",
+        why="Counts calls and time of functions.",
+        trades="CPU at each call. " + _MEASURED,
+        panes=("host",),
+        steps=("none", "pl", "all"),
+    ),
+    Knob(
+        "compute_query_id",
+        "observability",
+        why="Gives statements an identifier, which joins pg_stat_statements and sessions.",
+        trades="Some microseconds for each statement.",
+        panes=("sessions", "throughput"),
+        steps=("off", "auto", "on", "regress"),
+    ),
+    Knob(
+        "log_checkpoints",
+        "observability",
+        why="A line for each checkpoint: cause, amount, duration.",
+        trades="Nothing.",
+        panes=("wal",),
+    ),
+    Knob(
+        "log_lock_waits",
+        "observability",
+        why="A line for each lock wait longer than deadlock_timeout.",
+        trades="Many lines under contention.",
+        panes=("budget",),
+        moves_with=("deadlock_timeout",),
+    ),
+    Knob(
+        "log_temp_files",
+        "observability",
+        why="A line for each temporary file of at least this size: shows statements that need more work_mem.",
+        trades="Many lines when small.",
+        panes=("host",),
+        steps=("-1", "0", "1MB", "10MB", "100MB"),
+        special=(("-1", "none"), ("0", "all")),
+        moves_with=("work_mem",),
+    ),
+    Knob(
+        "log_min_duration_statement",
+        "observability",
+        why="A line for each statement that takes at least this long.",
+        trades="0 logs everything: it slows the load and fills the disk. " + _MEASURED,
+        panes=("latency",),
+        steps=("-1", "10s", "1s", "500ms", "100ms", "0"),
+        special=(("-1", "none"), ("0", "every statement")),
+    ),
+    Knob(
+        "log_autovacuum_min_duration",
+        "observability",
+        why="A line for each run of autovacuum that takes at least this long; from 19 on for its vacuums only.",
+        trades="Negligible.",
+        panes=("host",),
+        steps=_RUNS,
+        special=_NONE_OR_ALL,
+    ),
+    Knob(
+        "log_autoanalyze_min_duration",
+        "observability",
+        why="A line for each ANALYZE by autovacuum that takes at least this long.",
+        trades="Negligible.",
+        panes=("host",),
+        steps=_RUNS,
+        special=_NONE_OR_ALL,
     ),
 )

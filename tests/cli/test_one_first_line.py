@@ -20,8 +20,7 @@ from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
-from pgtop_tune.tui.dashboard.screen import dashboard_layout
+from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_layout, dashboard_lines
 from pgtop_tune.tui.findings import Findings
 from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from pgtop_tune.tui.widgets.time_axis import CHARTED
@@ -61,7 +60,7 @@ class Screen:
         assert interval is not None
         if not whole:
             return tuple(each.sentence for each in found.findings)
-        panes = dashboard_lines(session, dashboard_layout(160, 48), 160, UNICODE, Look())
+        panes = dashboard_lines(session, dashboard_layout(160, 48), 160, UNICODE, DashboardState())
         drawn = "\n".join(text_of(line) for lines in panes.values() for line in lines)
         return (*(each.sentence for each in found.findings), str(latency_budget(interval)), drawn)
 

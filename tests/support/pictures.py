@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
-from pgtop_tune.tui.dashboard.screen import dashboard_layout
+from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_layout, dashboard_lines
 from pgtop_tune.tui.widgets.lines import UNICODE, Glyphs, text_of
 
 REGENERATE: Final = "PGTOP_TUNE_REGENERATE_GOLDENS"
@@ -18,16 +17,16 @@ _ANEW: Final = os.environ.get(REGENERATE) == "1"
 
 
 def dashboard_rows(
-    session: Session, width: int, height: int, glyphs: Glyphs = UNICODE, look: Look | None = None
+    session: Session, width: int, height: int, glyphs: Glyphs = UNICODE, look: DashboardState | None = None
 ) -> list[str]:
     """The dashboard from top to bottom, one text per row of the screen."""
-    panes = dashboard_lines(session, dashboard_layout(width, height), width, glyphs, look or Look())
+    panes = dashboard_lines(session, dashboard_layout(width, height), width, glyphs, look or DashboardState())
     return [text_of(line) for lines in panes.values() for line in lines]
 
 
-def pane_text(session: Session, pane: str, width: int, height: int, look: Look | None = None) -> str:
+def pane_text(session: Session, pane: str, width: int, height: int, look: DashboardState | None = None) -> str:
     """One pane of a dashboard of that size."""
-    panes = dashboard_lines(session, dashboard_layout(width, height), width, UNICODE, look or Look())
+    panes = dashboard_lines(session, dashboard_layout(width, height), width, UNICODE, look or DashboardState())
     return "\n".join(text_of(line) for line in panes[pane])
 
 

@@ -41,15 +41,10 @@ _LEAST: Final = 3.0
 _ROOT: Final = 40
 
 
-def known_tail(session: Session) -> Tail | None:
-    """The tail of the session's newest frames, with enough transactions for shares."""
-    interval = session.interval
-    found = None if interval is None else interval.once(_tail)
+def known_tail(interval: Interval | None) -> Tail | None:
+    """Return the tail of the newest frames, with enough transactions for shares."""
+    found = None if interval is None else interval.once(tail)
     return found if found is not None and found.transactions >= FEWEST else None
-
-
-def _tail(interval: Interval) -> Tail | None:
-    return tail(interval)
 
 
 def behind(cause: TailCause) -> str:
@@ -81,7 +76,7 @@ def _numbers(found: Tail) -> Line:
 def tail_phrases(session: Session, cells: int) -> list[Phrase]:
     """For the right end of a head with so much room: the cause of most of the tail; nothing where there is none to
     tell, or no room for all of its short form."""
-    found = known_tail(session)
+    found = known_tail(session.interval)
     if found is None:
         return []
     cause = by_wait(found.causes)[0]
@@ -93,7 +88,7 @@ def tail_phrases(session: Session, cells: int) -> list[Phrase]:
 def tail_phrases_in_full(session: Session, burst_key: str = "") -> list[Phrase]:
     """A line of its own: where the tail begins, its causes, the evidence; or why there is none to tell."""
     interval = session.interval
-    found = None if interval is None else interval.once(_tail)
+    found = None if interval is None else interval.once(tail)
     if found is None:
         return []
     reach = f" ({burst_key} looks faster for 20 s)" if burst_key else ""

@@ -1,40 +1,246 @@
-"""The dashboard: one canvas per pane, who gets how many rows, and the keys of the session table."""
+"""The dashboard: one canvas per pane, what each pane draws in how many rows, and the keys of the session table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.actions import DASHBOARD_KEY, Action, footer_keys, key_name, keys_of
-from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, has_latency
-from pgtop_tune.tui.dashboard.panes import APART, Look, chart_widths, dashboard_lines
+from pgtop_tune.tui.dashboard.host import host_lines
+from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, has_latency, latency_lines
 from pgtop_tune.tui.dashboard.session_details import query_of, session_dialog
 from pgtop_tune.tui.dashboard.session_rows import (
     SessionRow,
     SessionsView,
+    background_line,
     folded,
     moved,
     next_sort,
     scrolled,
     session_rows,
 )
-from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS
-from pgtop_tune.tui.dashboard.waits import waits_axis
+from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS, sessions_lines
+from pgtop_tune.tui.dashboard.throughput import throughput_lines
+from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits, waits_axis
+from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.dialogs.dialog import copy
+from pgtop_tune.tui.scene.header import NO_PAGES, PageNames, footer_line, header_line
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen, word_at
-from pgtop_tune.tui.widgets.phrase import head
-from pgtop_tune.tui.widgets.time_axis import SPANS_S, time_axis
+from pgtop_tune.tui.widgets.lines import PLAIN
+from pgtop_tune.tui.widgets.phrase import head, padded
+from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, axis_ticks, tape_line, time_axis
 
 if TYPE_CHECKING:
+    from pgtop_tune.compare.overlay.curves import OverlayWatch
     from pgtop_tune.model.backend_action import BackendKey
+    from pgtop_tune.runtime.load_control import LoadState
+    from pgtop_tune.runtime.ports import RecordingState
+    from pgtop_tune.runtime.session import Session
     from pgtop_tune.tui.widgets.lines import Glyphs, Line
 
-# Who gets how many rows of the dashboard: figures their few, sessions what they need, charts the rest.
+# What each pane draws.
 
-ORDER: Final = ("header", "host", "throughput", "latency", "tape", "budget", "wal", "sessions", "footer")
-"""Panes from top to bottom."""
+
+def dashboard_tape(
+    session: Session,
+    width: int,
+    glyphs: Glyphs,
+    *,
+    chart_rows: int,
+    marks: Iterable[tuple[float, bool]] = (),
+    span_s: float = SPANS_S[0],
+    clock: bool = False,
+) -> Line:
+    """Return the tape of events under both charts, in their columns.
+
+    Args:
+        session: Its events.
+        width: Cells.
+        glyphs: Characters.
+        chart_rows: Rows of a chart above: the tape has the same time axis.
+        marks: As `Marks.moments`.
+        span_s: Of `SPANS_S`, as above.
+        clock: Whether times of day stand where no event does.
+    """
+    axis = time_axis(session, width, chart_rows, span_s)
+    ticks = axis_ticks(session, axis) if clock else {}
+    shown = [(at_s, event) for at_s, event in session.events if axis.since_s <= at_s < axis.until_s]
+    return padded(tape_line(shown, axis.width, axis.since_s, axis.until_s, glyphs, marks, ticks), width)
+
+
+_LOAD: Final = "load"
+"""The word in the footer beside the key that starts one."""
+
+
+class DashboardState(Struct, frozen=True):
+    """What the dashboard knows beyond the frames.
+
+    Attributes:
+        view: Order, filter and selection of the sessions.
+        rows: The sessions that are listed, when the caller has them already, and
+        background: the processes that share one line (`folded`),
+        background_key: which this key lists; "" where there is none.
+        span_s: What the charts show at least, of `SPANS_S`.
+        keys: (key, word) rows of the footer.
+        recording: Whether frames are being written; None where they cannot be.
+        offset_s: How far the moment shown lies before the newest one; None at the newest.
+        target: Who was asked for, shown while no server has answered yet.
+        pages: Named in the footer.
+        load: What of it goes on that frames do not show.
+        marks: Windows that are marked.
+        baseline: An earlier run under the charts.
+    """
+
+    view: SessionsView = SessionsView()
+    rows: Sequence[SessionRow] | None = None
+    background: Sequence[SessionRow] = ()
+    background_key: str = ""
+    span_s: float = SPANS_S[0]
+    keys: tuple[tuple[str, str], ...] = ()
+    recording: RecordingState | None = None
+    offset_s: float | None = None
+    target: str = ""
+    pages: PageNames = NO_PAGES
+    load: LoadState | None = None
+    marks: Marks = Marks()
+    baseline: OverlayWatch | None = None
+
+
+_APART: Final = "  "
+_BESIDE_FROM: Final = 160
+"""Cells of a screen from which on the chart of waits stands beside the others,"""
+_WAITS_SHARE: Final = 0.36
+"""with this part of them."""
+
+
+def chart_widths(width: int, rows: int) -> tuple[int, int]:
+    """Return the cells of throughput and latency, and of the chart of waits beside them: 0 where there is no room.
+
+    Args:
+        width: Cells of the screen.
+        rows: Rows of a pane.
+    """
+    if width < _BESIDE_FROM or rows <= SPARK_ROWS:
+        return width, 0
+    right = int(width * _WAITS_SHARE)
+    return width - right - len(_APART), right
+
+
+class _Picture(Struct, frozen=True):
+    """What every pane of a picture is drawn from.
+
+    Attributes:
+        rows: Rows of each pane.
+        waits: The chart of waits that stands beside throughput and latency; () where it has no room.
+    """
+
+    session: Session
+    rows: Mapping[str, int]
+    width: int
+    glyphs: Glyphs
+    state: DashboardState
+    waits: Sequence[Line] = ()
+
+    def beside_waits(self, lines: list[Line], waits: Sequence[Line]) -> list[Line]:
+        """Return a chart with its part of the chart of waits."""
+        return [(*line, (_APART, PLAIN), *other) for line, other in zip(lines, waits, strict=True)] if waits else lines
+
+
+def _header(picture: _Picture, height: int) -> list[Line]:
+    state = picture.state
+    return [
+        header_line(
+            picture.session, picture.width, picture.glyphs, recording=state.recording, offset_s=state.offset_s,
+            target=state.target, load=state.load,
+        )
+    ]  # fmt: skip
+
+
+def _throughput(picture: _Picture, height: int) -> list[Line]:
+    width, _ = chart_widths(picture.width, height)
+    state = picture.state
+    drawn = throughput_lines(picture.session, width, height, picture.glyphs, state.baseline, state.span_s)
+    return picture.beside_waits(drawn, picture.waits[:height])
+
+
+def _latency(picture: _Picture, height: int) -> list[Line]:
+    state = picture.state
+    load_key = next((key for key, word in state.keys if word == _LOAD), "")
+    width, right = chart_widths(picture.width, height)
+    drawn = latency_lines(picture.session, width, height, picture.glyphs, state.baseline, load_key, state.span_s)
+    return picture.beside_waits(drawn, picture.waits[-height:] if right else ())
+
+
+def _tape(picture: _Picture, height: int) -> list[Line]:
+    rows, state = picture.rows.get("throughput", 1), picture.state
+    width, _ = chart_widths(picture.width, rows)
+    line = dashboard_tape(
+        picture.session, width, picture.glyphs, chart_rows=rows, marks=state.marks.moments, span_s=state.span_s,
+        clock=picture.rows.get("latency", 0) < CLOCK_ROWS,
+    )  # fmt: skip
+    return [padded(line, picture.width)]
+
+
+def _sessions(picture: _Picture, height: int) -> list[Line]:
+    session, width, glyphs, state = picture.session, picture.width, picture.glyphs, picture.state
+    rows, background = state.rows, state.background
+    if rows is None:
+        rows, background = folded(session_rows(session, state.view), state.view)
+    line = background_line(background, width, glyphs, state.background_key) if background else ()
+    return sessions_lines(session, width, height, glyphs, view=state.view, rows=rows, background=line)
+
+
+def _alone(draw: Callable[[Session, int, int, Glyphs], list[Line]]) -> Callable[[_Picture, int], list[Line]]:
+    """Return the function of a pane that needs nothing beyond the frames."""
+    return lambda picture, height: draw(picture.session, picture.width, height, picture.glyphs)
+
+
+PANES: Final[Mapping[str, Callable[[_Picture, int], list[Line]]]] = {
+    "header": _header,
+    "host": _alone(host_lines),
+    "throughput": _throughput,
+    "latency": _latency,
+    "tape": _tape,
+    "budget": _alone(budget_lines),
+    "wal": _alone(wal_lines),
+    "sessions": _sessions,
+    "footer": lambda picture, height: [footer_line(picture.state.keys, picture.width, picture.state.pages)],
+}
+"""Panes from top to bottom, and what draws each in so many rows."""
+_NOTHING_CHOSEN: Final = DashboardState()
+
+
+def dashboard_lines(
+    session: Session,
+    layout: Sequence[tuple[str, int]],
+    width: int,
+    glyphs: Glyphs,
+    state: DashboardState = _NOTHING_CHOSEN,
+) -> dict[str, list[Line]]:
+    """Return the lines of every pane of a layout; each pane gets exactly its rows, each line exactly so many cells.
+
+    Args:
+        session: What is known.
+        layout: As `dashboard_layout` gives it.
+        width: Cells of the screen.
+        glyphs: Characters.
+        state: What the dashboard knows beyond the frames.
+    """
+    rows = dict(layout)
+    throughput, latency = rows.get("throughput", 0), rows.get("latency", 0)
+    _, right = chart_widths(width, throughput)
+    # The chart of waits is as high as both charts together.
+    height = throughput + (latency if latency > SPARK_ROWS else 0)
+    waits = stacked_waits(session, right, height, glyphs, state.span_s) if right else ()
+    picture = _Picture(session=session, rows=rows, width=width, glyphs=glyphs, state=state, waits=waits)
+    return {pane: PANES[pane](picture, count) for pane, count in layout}
+
+
+# Who gets how many rows of the dashboard: figures their few, sessions what they need, charts the rest.
 
 _STEPS: Final[tuple[tuple[tuple[str, int], ...], ...]] = (
     (("sessions", 4),),
@@ -91,7 +297,7 @@ def dashboard_layout(
         charts = min(max(left - sessions, height // _SHARE, _LEAST), left - _FEWEST_SESSIONS)
         rows["throughput"], rows["latency"] = _charts(charts) if measured else (charts - 1, 1)
         rows["sessions"] = left - rows["throughput"] - rows["latency"]
-    return tuple((pane, rows[pane]) for pane in ORDER if rows.get(pane))
+    return tuple((pane, rows[pane]) for pane in PANES if rows.get(pane))
 
 
 def _figures(width: int, height: int) -> dict[str, int]:
@@ -130,13 +336,12 @@ _SORT_OF_HEADING: Final = {
     "PID": "pid", "CPU%": "cpu", "R/s": "read", "W/s": "write", "xact": "xact", "stmt": "stmt", "state": "activity",
     "wait": "activity",
 }  # fmt: skip
-_BEFORE_FOOTER: Final = ORDER.index("footer")
 
 
 class Dashboard(SceneScreen):
     """Shows a scene; holds what the operator chose in the session table."""
 
-    STACK = (*ABOVE, ORDER[0], FINDING, *ORDER[1:_BEFORE_FOOTER], *BELOW, *ORDER[_BEFORE_FOOTER:])
+    STACK = (*ABOVE, "header", FINDING, *[pane for pane in PANES if pane not in ("header", "footer")], *BELOW, "footer")
 
     def __init__(
         self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
@@ -178,7 +383,7 @@ class Dashboard(SceneScreen):
         scene = self._scene
         self._rows, self._background = folded(session_rows(scene.session, self._view), self._view)
         self._view = scrolled(self._view, self._rows, self._visible_rows)
-        look = Look(
+        state = DashboardState(
             view=self._view,
             rows=self._rows,
             background=self._background,
@@ -193,7 +398,7 @@ class Dashboard(SceneScreen):
             marks=scene.marks,
             baseline=scene.baseline,
         )
-        return dashboard_lines(scene.session, self._layout, width, self._glyphs, look)
+        return dashboard_lines(scene.session, self._layout, width, self._glyphs, state)
 
     def explained(self, cells: int) -> list[Line]:
         """See `SceneScreen.explained`."""
@@ -295,7 +500,7 @@ class Dashboard(SceneScreen):
             return None
         of_charts = rows.get(_OVER_TIME[0], 0)
         width, _ = chart_widths(self.app.size.width, of_charts)
-        right, of_waits = chart_widths(self.app.size.width, rows[pane])[1], x - width - len(APART)
+        right, of_waits = chart_widths(self.app.size.width, rows[pane])[1], x - width - len(_APART)
         if right and of_waits >= 0:
             return waits_axis(session, right, self._span_s).moment_of(of_waits)
         return time_axis(session, width, of_charts, self._span_s).moment_of(x)

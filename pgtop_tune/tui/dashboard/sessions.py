@@ -16,7 +16,7 @@ from pgtop_tune.base.units import UNKNOWN, age, count, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.blocking import CULPRIT_S, Blocking, blocking, longest_blocked_s
-from pgtop_tune.metrics.catalogue import Interval, Metric, Reading
+from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric, Reading
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
 from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
 from pgtop_tune.metrics.server import ACTIVE, BLOCKED, IDLE_IN_TRANSACTION, SESSIONS
@@ -56,6 +56,11 @@ _STATES: Final = {
     "disabled": "off",
     "starting": "start",
 }
+
+
+def short_state(state: str) -> str:
+    """Return a state of pg_stat_activity in few cells."""
+    return _STATES.get(state, state)
 
 
 class SessionColumn(Struct, frozen=True):
@@ -110,15 +115,6 @@ _STYLED: Final = frozenset({_PID, _WAIT, _STATE})
 _LOCAL: Final = "[local]"
 
 
-def _client(backend: Backend) -> str:
-    return _LOCAL if backend.client == "local" else _text(backend.client)
-
-
-def _state(backend: Backend) -> str:
-    state = backend.state
-    return UNKNOWN if state is None else _STATES.get(state, state)
-
-
 def _wait(row: SessionRow) -> str:
     backend = row.backend
     if backend.wait_event_type is None:
@@ -135,10 +131,6 @@ def _blockers(backend: Backend) -> str:
     return f"{backend.blocked_by[0]}+{more}" if more else str(backend.blocked_by[0])
 
 
-def _query_id(backend: Backend) -> str:
-    return UNKNOWN if backend.query_id is None else str(backend.query_id)
-
-
 _HIDDEN: Final = "hidden: GRANT pg_monitor shows it"
 
 
@@ -148,19 +140,28 @@ def _query(backend: Backend) -> str:
     return _shown(backend.query) if backend.query else backend.backend_type
 
 
+def _of_process(
+    id: str, title: str, width: int, rank: int | None, form: Callable[[float | None], str], metric: Keyed[int]
+) -> SessionColumn:
+    """Return the column of a figure of the session's process."""
+
+    def value(row: SessionRow) -> float | None:
+        return row.figure(metric)
+
+    return SessionColumn(
+        id=id, title=title, width=width, rank=rank, cell=lambda row: form(value(row)), definition=metric.definition,
+        source=metric.source, value=value, align="right",
+    )  # fmt: skip
+
+
 COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn(_PID, "PID", 7, 0, lambda row: str(row.backend.pid),
         "Process id of the backend.", "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
-    SessionColumn("cpu", "CPU%", 4, 2, lambda row: percent(row.cpu_percent),
-        PROCESS_CPU.definition, PROCESS_CPU.source, lambda row: row.cpu_percent, "right"),
-    SessionColumn("delay", "delay%", 6, None, lambda row: percent(row.run_delay_percent),
-        PROCESS_RUN_DELAY.definition, PROCESS_RUN_DELAY.source, lambda row: row.run_delay_percent, "right"),
-    SessionColumn("read", "R/s", 5, 4, lambda row: size(row.read_bytes_per_s),
-        PROCESS_READ_BYTES.definition, PROCESS_READ_BYTES.source, lambda row: row.read_bytes_per_s, "right"),
-    SessionColumn("write", "W/s", 5, 3, lambda row: size(row.write_bytes_per_s),
-        PROCESS_WRITE_BYTES.definition, PROCESS_WRITE_BYTES.source, lambda row: row.write_bytes_per_s, "right"),
-    SessionColumn("rss", "RES", 5, None, lambda row: size(row.rss_bytes),
-        PROCESS_RSS.definition, PROCESS_RSS.source, lambda row: row.rss_bytes, "right"),
+    _of_process("cpu", "CPU%", 4, 2, percent, PROCESS_CPU),
+    _of_process("delay", "delay%", 6, None, percent, PROCESS_RUN_DELAY),
+    _of_process("read", "R/s", 5, 4, size, PROCESS_READ_BYTES),
+    _of_process("write", "W/s", 5, 3, size, PROCESS_WRITE_BYTES),
+    _of_process("rss", "RES", 5, None, size, PROCESS_RSS),
     SessionColumn("user", "user", 10, 5, lambda row: _text(row.backend.usename),
         "Role of the session.", "pg_stat_activity.usename", lambda row: row.backend.usename),
     SessionColumn("database", "db", 10, 7, lambda row: _text(row.backend.datname),
@@ -168,12 +169,13 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn("application", "application", 16, 8, lambda row: _text(row.backend.application_name),
         "Name the client gives itself.", "pg_stat_activity.application_name",
         lambda row: row.backend.application_name),
-    SessionColumn(_CLIENT, "client", 15, 6, lambda row: _client(row.backend),
+    SessionColumn(_CLIENT, "client", 15, 6,
+        lambda row: _LOCAL if row.backend.client == "local" else _text(row.backend.client),
         "Address of the client; [local] is a Unix socket.", "pg_stat_activity.client_addr",
         lambda row: row.backend.client),
     SessionColumn("type", "type", 18, 11, lambda row: _text(row.backend.backend_type),
         "Kind of process.", "pg_stat_activity.backend_type", lambda row: row.backend.backend_type, shown=False),
-    SessionColumn("state", "state", 7, 1, lambda row: _state(row.backend),
+    SessionColumn("state", "state", 7, 1, lambda row: short_state(row.backend.state or UNKNOWN),
         "State of the session: idle tx is idle in transaction, aborted is idle in transaction (aborted).",
         "pg_stat_activity.state", lambda row: row.backend.state),
     SessionColumn("wait", "wait", 18, 0, _wait,
@@ -197,7 +199,7 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn("connected", "conn.", 6, None, lambda row: age(row.connected_s),
         "Time since it connected.", "now − pg_stat_activity.backend_start",
         lambda row: row.connected_s, "right", shown=False),
-    SessionColumn("query-id", "query id", 20, None, lambda row: _query_id(row.backend),
+    SessionColumn("query-id", "query id", 20, None, lambda row: str(row.backend.query_id or UNKNOWN),
         "Identifier of its statement, the same as in pg_stat_statements.", "pg_stat_activity.query_id",
         lambda row: row.backend.query_id, "right", shown=False),
     SessionColumn("query", "query", LEAST_QUERY, 0, lambda row: _query(row.backend),
@@ -305,7 +307,6 @@ def sessions_lines(
         width=width,
         height=max(height - 1, 0),
         cursor=None if cursor is None else cursor - view.top,
-        top=0,
         glyphs=glyphs,
     )
     lines = [_head(session, width, glyphs, view, rows, visible), *table][:height]
@@ -345,12 +346,13 @@ def _head(
         *([_hidden(hidden)] if hidden is not None else counts),
         seldom(interval),
     ]
+    in_sight = f"{view.top + 1}-{min(view.top + visible, len(rows))} of {len(rows)}" if len(rows) > visible else ""
     chosen = [
         Phrase(((f"/{one_line(view.filter, _FILTER)}", "key"),) if view.filter else (), 0),
         Phrase((("idle hidden", "key"),) if view.hide_idle else (), 3),
         _processes(interval, sections.processes(frame)),
         Phrase(((f"by {view.sort}", "label"),), 4),
-        Phrase(((_range(view.top, visible, len(rows)), "label"),) if len(rows) > visible else (), 2),
+        Phrase(((in_sight, "label"),) if in_sight else (), 2),
     ]
     return head(fitting(title, int(width * _TITLE_SHARE), dot(glyphs)), width, glyphs, chosen)
 
@@ -380,10 +382,6 @@ def _apart_s(interval: Interval | None, section: Callable[[Frame], Reading | Una
         return None
     apart_s = looks[1].at_s - looks[0].at_s
     return apart_s if apart_s > _SELDOM * (frames[1].at_s - frames[0].at_s) else None
-
-
-def _range(top: int, visible: int, found: int) -> str:
-    return f"{top + 1}-{min(top + visible, found)} of {found}"
 
 
 def _whole(metric: Metric, interval: Interval) -> str:

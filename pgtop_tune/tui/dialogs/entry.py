@@ -12,8 +12,7 @@ from pgtop_tune.base import units
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.tui.dialogs.dialog import Dialog, T
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, shortened, width, wrapped
-from pgtop_tune.tui.widgets.text_field import TextField
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, shortened, width, wrapped
 
 # Fields of a small form, one line each: what keys do to them, and how they are drawn. Pure.
 

@@ -125,7 +125,7 @@ def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
         Column("logged", 9, "right"),
     )
     rows = [_row(name, latencies, result) for name, latencies in named]
-    return [(), *table_lines(columns, rows, width=cells, height=len(rows) + 1, cursor=None, top=0, glyphs=glyphs)]
+    return [(), *table_lines(columns, rows, width=cells, height=len(rows) + 1, glyphs=glyphs)]
 
 
 def _row(name: str, latencies: LatencySummary, result: RunResult) -> list[tuple[str, str]]:
@@ -231,7 +231,7 @@ def step_table(series: LoadSeries, cells: int, glyphs: Glyphs) -> list[Line]:
                 (f" {mark}{words}" + (f": {said}" if said else ""), style),
             ]
         )
-    return table_lines(columns, rows, width=cells, height=len(rows) + 1, cursor=None, top=0, glyphs=glyphs)
+    return table_lines(columns, rows, width=cells, height=len(rows) + 1, glyphs=glyphs)
 
 
 def _chart_rows(spare: int) -> tuple[int, int]:

@@ -5,38 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, age, count, ms, percent, size
+from pgtop_tune.base.units import age, count, ms, percent, size
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import host_places as limits
 from pgtop_tune.metrics import host_places as places
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.ceilings import disks_at_cap
-from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import HostFacts
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.host import cap_text
-from pgtop_tune.tui.pages.page import PageColumn, PageTable, number, word
+from pgtop_tune.tui.pages.page import PageColumn, PageTable, number, of_backend, rows_of, session_key, whole, word
 
-S = TypeVar("S")
 Form = Callable[[float | None], str]
-
-
-def _no_note(row: Any) -> str:
-    return ""
-
-
-def _no_backend(row: Any) -> None:
-    return None
 
 
 class _Table(Struct, frozen=True):
@@ -49,8 +38,8 @@ class _Table(Struct, frozen=True):
     """
 
     values: Mapping[str, Mapping[Any, float | None]]
-    note: Callable[[Any], str] = _no_note
-    backend: Callable[[Any], Backend | None] = _no_backend
+    note: Callable[[Any], str]
+    backend: Callable[[Any], Backend | None] = lambda row: None
 
 
 class HostRow(Struct, frozen=True):
@@ -98,31 +87,31 @@ def _name(text: Any) -> str:
 
 
 def _rows(
-    session: Session,
-    reach: Callable[[Frame], S | Unavailable],
-    rows: Callable[[S], Sequence[Any]],
+    section: Callable[[Frame], Any],
+    subjects: Callable[[Any], Sequence[Any]],
     key: Callable[[Any], Hashable],
-    columns: Sequence[Keyed[Any]],
-    note: Callable[[Any], str] = _no_note,
-    backend: Callable[[Any], Backend | None] = _no_backend,
-) -> Sequence[HostRow] | Unavailable:
-    """Rows of a section of the newest frame.
+    metrics_of: Sequence[Keyed[Any]],
+    note: Callable[[Interval], Callable[[Any], str]] = lambda interval: lambda row: "",
+    backend: Callable[[Interval], Callable[[Any], Backend | None]] = lambda interval: lambda row: None,
+) -> Callable[[Session], Sequence[HostRow] | Unavailable]:
+    """Return the function that gives the rows of a section of the newest frame.
 
     Args:
-        session: The session.
-        reach: The section.
-        rows: What the rows are about.
+        section: The section.
+        subjects: What the rows are about.
         key: What the numbers of each are kept by.
-        columns: Metrics of the table.
-        note, backend: As in `_Table`.
+        metrics_of: Metrics of the table.
+        note, backend: Give those of `_Table`.
     """
-    frame, interval = session.now, session.interval
-    found = NOT_YET if frame is None else reach(frame)
-    if isinstance(found, Unavailable) or interval is None:
-        return found if isinstance(found, Unavailable) else NOT_YET
-    seen = rows(found)
-    table = _Table(values={keyed.id: keyed(interval) for keyed in columns}, note=note, backend=backend)
-    return list(map(HostRow, map(key, seen), seen, repeat(table)))
+
+    def rows(interval: Interval) -> Sequence[HostRow]:
+        sample = interval.now(section)
+        seen = () if sample is None else subjects(sample)
+        values = {keyed.id: keyed(interval) for keyed in metrics_of}
+        table = _Table(values=values, note=note(interval), backend=backend(interval))
+        return list(map(HostRow, map(key, seen), seen, repeat(table)))
+
+    return rows_of(section, rows)
 
 
 def _key(row: Any) -> Hashable:
@@ -134,13 +123,9 @@ def _roles(row: Any) -> str:
     return one_line(" ".join(row.row.roles), 60)
 
 
-def _disk_rows(session: Session) -> Sequence[HostRow] | Unavailable:
-    interval = session.interval
-    caps = {} if interval is None else disks_at_cap(interval)
-    return _rows(
-        session, sections.disks, lambda sample: sample.disks, lambda disk: disk.name, metrics.DISK_METRICS,
-        lambda disk: cap_text(caps[disk.name]) if disk.name in caps else "",
-    )  # fmt: skip
+def _at_cap(interval: Interval) -> Callable[[Any], str]:
+    caps = disks_at_cap(interval)
+    return lambda disk: cap_text(caps[disk.name]) if disk.name in caps else ""
 
 
 _ROLES: Final = word(
@@ -171,7 +156,7 @@ DISKS: Final = PageTable(
             "/proc/diskstats over the last two minutes",
         ),
     ),
-    rows=_disk_rows,
+    rows=_rows(sections.disks, attrgetter("disks"), attrgetter("name"), metrics.DISK_METRICS, _at_cap),
     key_of=_key,
     sort="busy",
     empty="no disk has seen a request",
@@ -195,9 +180,7 @@ FILE_SYSTEMS: Final = PageTable(
             elastic=True,
         ),
     ),
-    rows=lambda session: _rows(
-        session, sections.file_systems, lambda sample: sample.file_systems, lambda row: row.mount, places.SPACE_METRICS
-    ),
+    rows=_rows(sections.file_systems, attrgetter("file_systems"), attrgetter("mount"), places.SPACE_METRICS),
     key_of=_key,
     sort="used",
     empty="no file system of the server answers",
@@ -226,9 +209,7 @@ NETWORK: Final = PageTable(
             "Speed of the link; unknown of virtual interfaces.", "/sys/class/net/NAME/speed",
         ),
     ),
-    rows=lambda session: _rows(
-        session, sections.network, lambda sample: sample.interfaces, lambda row: row.name, places.NETWORK_METRICS
-    ),
+    rows=_rows(sections.network, attrgetter("interfaces"), attrgetter("name"), places.NETWORK_METRICS),
     key_of=_key,
     sort="received",
     empty="no interface has carried a packet",
@@ -245,9 +226,7 @@ NUMA: Final = PageTable(
         _of(limits.NODE_MISS, 7, count, title="miss/s"),
         _of(limits.NODE_FOREIGN, 9, count, title="foreign/s"),
     ),
-    rows=lambda session: _rows(
-        session, sections.numa, lambda sample: sample.nodes, lambda row: row.node, limits.NODE_METRICS
-    ),
+    rows=_rows(sections.numa, attrgetter("nodes"), attrgetter("node"), limits.NODE_METRICS),
     key_of=_key,
 )  # fmt: skip
 
@@ -255,14 +234,12 @@ _VALUE: Final = "value"
 _FORMS: Final[Mapping[str, Form]] = {"bytes": size, "%": percent}
 
 
-def _limit_rows(session: Session) -> Sequence[HostRow] | Unavailable:
-    """The control group turned on its side: a number a row."""
-    frame, interval = session.now, session.interval
-    found = NOT_YET if frame is None else sections.cgroup(frame)
-    if isinstance(found, Unavailable) or interval is None:
-        return found if isinstance(found, Unavailable) else NOT_YET
+def _limit_rows(interval: Interval) -> Sequence[HostRow]:
+    """Return the control group turned on its side: a number a row."""
+    group = interval.now(sections.cgroup)
+    path = "" if group is None else group.path
     return [
-        HostRow(metric.id, metric, _Table({_VALUE: {metric.id: metric(interval)}}, note=lambda row: found.path))
+        HostRow(metric.id, metric, _Table({_VALUE: {metric.id: metric(interval)}}, note=lambda row: path))
         for metric in limits.GROUP_METRICS
     ]
 
@@ -297,7 +274,7 @@ LIMITS: Final = PageTable(
         ),
         word("group", "group", 20, lambda row: _name(row.note), "The server's group.", "/proc/PID/cgroup", shown=False),
     ),
-    rows=_limit_rows,
+    rows=rows_of(sections.cgroup, _limit_rows),
     key_of=_key,
 )  # fmt: skip
 
@@ -305,54 +282,37 @@ LIMITS: Final = PageTable(
 _PROCESS_METRICS: Final = (*metrics.PROCESS_METRICS, details.PROCESS_RUN_DELAY, details.BUSIEST_THREAD)
 
 
-def _process_rows(session: Session) -> Sequence[HostRow] | Unavailable:
-    frame = session.now
-    if frame is None:
-        return NOT_YET
-    activity = sections.activity(frame)
-    backends = {} if isinstance(activity, Unavailable) else {row.pid: row for row in activity.backends}
-    others = _others(frame)
-
-    def kind_of(process: Any) -> str:
-        backend = backends.get(process.pid)
-        return others(process.pid) if backend is None else backend.backend_type or _HIDDEN_KIND
-
-    return _rows(
-        session, sections.processes, lambda sample: sample.processes, attrgetter("pid"), _PROCESS_METRICS, kind_of,
-        lambda row: backends.get(row.pid),
-    )  # fmt: skip
+def _backends(interval: Interval) -> dict[int, Backend]:
+    activity = interval.now(sections.activity)
+    return {} if activity is None else {row.pid: row for row in activity.backends}
 
 
-def _others(frame: Frame) -> Callable[[int], str]:
-    """What a process is that serves no session: the postmaster, pgbench, or we."""
-    server, bench, facts = sections.server(frame), sections.bench(frame), None
-    if not isinstance(frame.host, Unavailable) and isinstance(frame.host.facts, HostFacts):
-        facts = frame.host.facts
+def _kind_of(interval: Interval) -> Callable[[Any], str]:
+    """Return the function that says what a process is: a backend, the postmaster, pgbench, or this program."""
+    backends, server = _backends(interval), sections.server(interval.newest)
+    bench, processes = interval.now(sections.bench), interval.now(sections.processes)
     known: dict[int | None, str] = {}
     if not isinstance(server, Unavailable):
         known[server.postmaster_pid] = "postmaster"
-    if not isinstance(bench, Unavailable):
+    if bench is not None:
         known[bench.run.pid] = "pgbench"
-    processes = sections.processes(frame)
-    if not isinstance(processes, Unavailable):
-        # Threads are looked at of pgbench alone, also where somebody else started it.
+    if processes is not None:
+        # Only threads of pgbench are sampled, also of one that another user has started.
         known |= dict.fromkeys((thread.pid for thread in processes.threads), "pgbench")
-    # Over SQL there are none but the server's own.
-    rest = "postmaster" if facts is not None and facts.is_of_server else "pgtop-tune"
-    return lambda pid: known.get(pid, rest)
+    # Over SQL there are no processes but the server's own.
+    facts = sections.machine(interval.newest)
+    others = "postmaster" if not isinstance(facts, Unavailable) and facts.is_of_server else "pgtop-tune"
+
+    def kind(process: Any) -> str:
+        backend = backends.get(process.pid)
+        return known.get(process.pid, others) if backend is None else backend.backend_type or _HIDDEN_KIND
+
+    return kind
 
 
-def _backend_of(row: Any) -> BackendKey | None:
-    backend = row.backend
-    return None if backend is None else (backend.pid, backend.backend_start_ms)
-
-
-def _whole(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
-def _user(row: Any) -> str:
-    return "" if row.backend is None else _name(row.backend.usename or "")
+def _backend_of(interval: Interval) -> Callable[[Any], Backend | None]:
+    backends = _backends(interval)
+    return lambda process: backends.get(process.pid)
 
 
 _HIDDEN_KIND: Final = "auxiliary process"
@@ -365,7 +325,7 @@ PROCESSES: Final = PageTable(
     id="processes",
     title="processes",
     columns=(
-        number("pid", "PID", 7, lambda row: row.key, _whole, "Process id.", "pg_stat_activity.pid"),
+        number("pid", "PID", 7, lambda row: row.key, whole, "Process id.", "pg_stat_activity.pid"),
         word(
             "kind", "what", 19, lambda row: one_line(row.note, 30), "Backend type, or name of another program.",
             "pg_stat_activity.backend_type", most=30,
@@ -380,12 +340,14 @@ PROCESSES: Final = PageTable(
             "State of the process in the kernel; disk is uninterruptible sleep.", "/proc/PID/stat field 3",
         ),
         _of(details.BUSIEST_THREAD, 7, percent),
-        word("user", "user", 10, _user, "Role of the session.", "pg_stat_activity.usename"),
+        word("user", "user", 10, of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
     ),
-    rows=_process_rows,
+    rows=_rows(
+        sections.processes, attrgetter("processes"), attrgetter("pid"), _PROCESS_METRICS, _kind_of, _backend_of
+    ),
     key_of=_key,
     sort="cpu",
-    backend_of=_backend_of,
+    backend_of=session_key,
     quiet=lambda row: not row.value(metrics.PROCESS_CPU.id),
     quiet_word="without CPU",
 )  # fmt: skip

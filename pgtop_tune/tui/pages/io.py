@@ -28,7 +28,7 @@ from pgtop_tune.metrics.io import (
     slru_rates,
 )
 from pgtop_tune.metrics.server import CACHE_HIT, FULL_PAGES, WAL_BYTES, WAL_SINCE_REDO, full_pages, is_on, setting
-from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wal import device_phrases, full_page_share
@@ -49,10 +49,10 @@ class WalFact(Struct, frozen=True):
     id: str
     title: str
     value: str
-    rate: str
-    sorted_by: float | None
     definition: str
     source: str
+    sorted_by: float | None = None
+    rate: str = ""
 
 
 Reach = Callable[[Frame], Any]
@@ -71,82 +71,64 @@ def _bytes_per_s(value: float | None) -> str:
 def _counter(
     title: str, section: Reach, field: str, definition: str, source: str, unit: Unit = spaced
 ) -> Make:  # fmt: skip
-    """A counter of a section: its value since the reset and its growth."""
+    """Return what makes the row of a counter of a section: its value since the reset and its growth."""
 
     def make(interval: Interval) -> WalFact:
-        now = interval.now(section)
-        value = None if now is None else getattr(now, field)
-        grown = _grown(interval, section, field)
-        return WalFact(
-            id=field,
-            title=title,
-            value=unit(value),
-            rate=_unit_rate(unit, grown),
-            sorted_by=value,
-            definition=definition,
-            source=source,
-        )
+        value, rate = _value(interval, section, field), _growth_per_s(interval, section, field)
+        grows = count(rate) if unit is spaced else unit(rate)
+        return WalFact(field, title, unit(value), definition, source, sorted_by=value, rate=grows)
 
     return make
 
 
-def _unit_rate(unit: Unit, grown: float | None) -> str:
-    return count(grown) if unit is spaced else unit(grown)
+def _value(interval: Interval, section: Reach, field: str) -> Any:
+    reading = interval.now(section)
+    return None if reading is None else getattr(reading, field)
 
 
-def _grown(interval: Interval, section: Reach, field: str) -> float | None:
+def _growth_per_s(interval: Interval, section: Reach, field: str) -> float | None:
     recent = readings(interval, section)
     if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
         return None
-    found = growth(recent[-1], recent[0], (field,))
-    return None if not found else sum(found.values()) / (recent[0].at_s - recent[-1].at_s)
+    grown = growth(recent[-1], recent[0], (field,))
+    return None if not grown else sum(grown.values()) / (recent[0].at_s - recent[-1].at_s)
 
 
 def _gauge(title: str, section: Reach, field: str, definition: str, source: str) -> Make:
     def make(interval: Interval) -> WalFact:
-        now = interval.now(section)
-        value = None if now is None else getattr(now, field)
-        return WalFact(
-            id=field, title=title, value=spaced(value), rate="", sorted_by=value, definition=definition, source=source
-        )
+        value = _value(interval, section, field)
+        return WalFact(field, title, spaced(value), definition, source, sorted_by=value)
 
     return make
 
 
 def _mean(title: str, times: str, operations: str, definition: str, source: str) -> Make:
-    """Milliseconds per operation of WalCounters; unknown while nobody measures it."""
+    """Return what makes the row of milliseconds per operation of WalCounters; unknown while it is not measured."""
 
     def make(interval: Interval) -> WalFact:
-        time, done = _grown(interval, sections.wal, times), _grown(interval, sections.wal, operations)
-        value = time / done / 1000.0 if time and done else None
-        return WalFact(
-            id=times, title=title, value=ms(value), rate="", sorted_by=value, definition=definition, source=source
-        )
+        time_us, done = (_growth_per_s(interval, sections.wal, field) for field in (times, operations))
+        value = time_us / done / 1000.0 if time_us and done else None
+        return WalFact(times, title, ms(value), definition, source, sorted_by=value)
 
     return make
+
+
+def _of_metric(metric: Metric, value: float | None, text: str) -> WalFact:
+    return WalFact(metric.id, metric.title, text, metric.definition, metric.source, sorted_by=value)
 
 
 def _metric(metric: Metric, unit: Unit) -> Make:
     def make(interval: Interval) -> WalFact:
         value = metric(interval)
-        return WalFact(
-            id=metric.id,
-            title=metric.title,
-            value=unit(value),
-            rate="",
-            sorted_by=value,
-            definition=metric.definition,
-            source=metric.source,
-        )
+        return _of_metric(metric, value, unit(value))
 
     return make
 
 
 def _words(title: str, field: str, definition: str, source: str) -> Make:
     def make(interval: Interval) -> WalFact:
-        archiver = interval.now(sections.archiver)
-        text = UNKNOWN if archiver is None else one_line(getattr(archiver, field), 200) or UNKNOWN
-        return WalFact(id=field, title=title, value=text, rate="", sorted_by=None, definition=definition, source=source)
+        text = one_line(_value(interval, sections.archiver, field) or "", 200) or UNKNOWN
+        return WalFact(field, title, text, definition, source)
 
     return make
 
@@ -158,25 +140,17 @@ def _last_failure(interval: Interval) -> WalFact:
         now_ms = interval.newest.taken_at_ms if activity is None else activity.now_ms
         since_s = max(now_ms - archiver.last_failed_ms, 0) / 1000.0
     return WalFact(
-        id="last_failed_ms", title="last failure", value=lasting(since_s), rate="", sorted_by=since_s,
-        definition="Time since archiving last failed.", source="now − pg_stat_archiver.last_failed_time",
+        "last_failed_ms", "last failure", lasting(since_s), "Time since archiving last failed.",
+        "now − pg_stat_archiver.last_failed_time", sorted_by=since_s,
     )  # fmt: skip
 
 
 def _full_pages(interval: Interval) -> WalFact:
     found = full_pages(interval)
-    mark = "" if found is None or not found.estimated else "<= " if found.compressed else "~"
-    text = UNKNOWN if found is None else f"{mark}{percent(found.percent)} %"
-    value = None if found is None else found.percent
-    return WalFact(
-        id=FULL_PAGES.id,
-        title=FULL_PAGES.title,
-        value=text,
-        rate="",
-        sorted_by=value,
-        definition=FULL_PAGES.definition,
-        source=FULL_PAGES.source,
-    )
+    if found is None:
+        return _of_metric(FULL_PAGES, None, UNKNOWN)
+    mark = "" if not found.estimated else "<= " if found.compressed else "~"
+    return _of_metric(FULL_PAGES, found.percent, f"{mark}{percent(found.percent)} %")
 
 
 _WAL_VIEW: Final = "pg_stat_wal"
@@ -229,36 +203,22 @@ _ARCHIVER_FACTS: Final[tuple[Make, ...]] = (
 )  # fmt: skip
 
 
-def _wal_rows(session: Session) -> Sequence[WalFact] | Unavailable:
-    frame, interval = session.now, session.interval
-    if frame is None or interval is None:
-        return NOT_YET
-    found, other = sections.wal(frame), sections.checkpoints(frame)
-    if isinstance(found, Unavailable) and isinstance(other, Unavailable):
-        return found
-    return [make(interval) for make in _WAL_FACTS]
+def _wal_or_checkpoints(frame: Frame) -> Any:
+    checkpoints = sections.checkpoints(frame)
+    return sections.wal(frame) if isinstance(checkpoints, Unavailable) else checkpoints
 
 
-def _archiver_rows(session: Session) -> Sequence[WalFact] | Unavailable:
-    frame, interval = session.now, session.interval
-    if frame is None or interval is None:
-        return NOT_YET
-    found = sections.archiver(frame)
-    if isinstance(found, Unavailable):
-        return found
-    if setting(interval, "archive_mode") == "off" and not found.archived_count:
+def _archiver_facts(interval: Interval) -> Sequence[WalFact] | Unavailable:
+    archiver = interval.now(sections.archiver)
+    if archiver is not None and setting(interval, "archive_mode") == "off" and not archiver.archived_count:
         return Unavailable(Reason.SWITCHED_OFF, "archive_mode is off: WAL is not archived")
     return [make(interval) for make in _ARCHIVER_FACTS]
-
-
-def _quiet(row: Any) -> str:
-    return "dim" if row.value in (UNKNOWN, "0") else ""
 
 
 def _columns(value_cells: int) -> tuple[PageColumn, ...]:
     return (
         PageColumn(id="name", title="name", width=18, text=attrgetter("title"), definition="Name of the counter.", source="see `from`", value=attrgetter("title"), largest_first=False),
-        PageColumn(id="value", title="value", width=value_cells, text=attrgetter("value"), definition="Now, or since the last reset of the statistics.", source="see `from`", value=attrgetter("sorted_by"), align="right", style=_quiet),
+        PageColumn(id="value", title="value", width=value_cells, text=attrgetter("value"), definition="Now, or since the last reset of the statistics.", source="see `from`", value=attrgetter("sorted_by"), align="right", style=lambda row: "dim" if row.value in (UNKNOWN, "0") else ""),
         PageColumn(id="rate", title="per s", width=8, text=attrgetter("rate"), definition="Growth per second, over 10 s.", source="Δ value / Δt", align="right"),
         PageColumn(id="source", title="from", width=24, text=attrgetter("source"), definition="View and column.", source="this program", shown=False),
         PageColumn(id="meaning", title="what it is", width=30, text=attrgetter("definition"), definition="Meaning of the number.", source="this program", elastic=True),
@@ -266,10 +226,18 @@ def _columns(value_cells: int) -> tuple[PageColumn, ...]:
 
 
 WAL: Final = PageTable(
-    id="wal", title="WAL and checkpoints", columns=_columns(12), rows=_wal_rows, key_of=attrgetter("id")
+    id="wal",
+    title="WAL and checkpoints",
+    columns=_columns(12),
+    rows=rows_of(_wal_or_checkpoints, lambda interval: [make(interval) for make in _WAL_FACTS]),
+    key_of=attrgetter("id"),
 )
 ARCHIVER: Final = PageTable(
-    id="archiver", title="archiver", columns=_columns(24), rows=_archiver_rows, key_of=attrgetter("id")
+    id="archiver",
+    title="archiver",
+    columns=_columns(24),
+    rows=rows_of(sections.archiver, _archiver_facts),
+    key_of=attrgetter("id"),
 )
 
 

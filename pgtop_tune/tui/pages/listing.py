@@ -24,6 +24,8 @@ from pgtop_tune.tui.widgets.lines import (
     Line,
     Span,
     column_widths,
+    first_in_view,
+    next_row,
     shortened,
     table_lines,
     wrapped,
@@ -336,25 +338,16 @@ def cursor_of(table: PageTable, view: ListingView, rows: Sequence[Any]) -> int |
 
 def scrolled(table: PageTable, view: ListingView, rows: Sequence[Any], visible: int) -> ListingView:
     """The view with its first row such that no line is left empty and the selected row is shown."""
-    top = min(view.top, max(len(rows) - visible, 0))
-    cursor = cursor_of(table, view, rows)
-    if cursor is not None:
-        top = min(max(top, cursor - visible + 1), cursor)
-    top = max(top, 0)
+    top = first_in_view(view.top, cursor_of(table, view, rows), len(rows), visible)
     return view if top == view.top else replace(view, top=top)
 
 
 def moved(table: PageTable, view: ListingView, rows: Sequence[Any], by: int, visible: int) -> ListingView:
-    """The view with the selection moved by so many rows, as far as there are any.
-
-    Without a selected row among those shown the first step selects the first visible one (the last, upwards).
-    """
+    """Return the view with the selection moved by so many rows, see `next_row`."""
     if not rows:
         return view
-    cursor = cursor_of(table, view, rows)
-    edge = view.top if by > 0 else view.top + visible - 1
-    at = edge if cursor is None else cursor + by
-    return selected(table, view, rows, min(max(at, 0), len(rows) - 1), visible)
+    at = next_row(view.top, cursor_of(table, view, rows), by, len(rows), visible)
+    return selected(table, view, rows, at, visible)
 
 
 def selected(table: PageTable, view: ListingView, rows: Sequence[Any], at: int, visible: int) -> ListingView:
@@ -514,7 +507,6 @@ def listing_lines(
         width=width,
         height=max(height - 1, 0),
         cursor=None if cursor is None else cursor - view.top,
-        top=0,
         glyphs=glyphs,
     )
     if not found and len(lines) > 1:

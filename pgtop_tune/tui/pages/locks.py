@@ -18,7 +18,7 @@ from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_details import details_lines, locked_object
-from pgtop_tune.tui.dashboard.sessions import seldom
+from pgtop_tune.tui.dashboard.sessions import seldom, short_state
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, fit, shortened, width
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
@@ -77,11 +77,6 @@ LOCK_TYPES: Final = PageTable(
 _TEXT: Final = 1_000
 _DEEPEST: Final = 5
 """Levels that are indented; deeper ones say how deep they are."""
-_STATES: Final = {
-    "idle in transaction": "idle tx",
-    "idle in transaction (aborted)": "aborted",
-    "fastpath function call": "call",
-}
 _LONG_MS: Final = 1_000
 """deadlock_timeout's default: who waits for longer waits for somebody who does not come back by himself."""
 
@@ -146,11 +141,6 @@ def _state(row: LockRow) -> str:
     return UNKNOWN if row.node.backend is None else row.node.backend.state or row.node.backend.backend_type
 
 
-def _short_state(row: LockRow) -> str:
-    state = _state(row)
-    return _STATES.get(state, state)
-
-
 def _state_style(row: LockRow) -> str:
     if row.node.idle_root or row.node.pid == PREPARED_TRANSACTION:
         return "critical"
@@ -196,7 +186,8 @@ _COLUMNS: Final = (
         "Time it has waited for this lock, in seconds without a unit.",
         "now − pg_locks.waitstart, of the first moments pg_stat_activity.query_start",
         value=lambda row: row.node.waited_ms, style=_waited_style, align="right"),
-    PageColumn("state", "state", 8, _short_state, "State of the session. A root that is idle in transaction blocks "
+    PageColumn("state", "state", 8, lambda row: short_state(_state(row)),
+        "State of the session. A root that is idle in transaction blocks "
         "all sessions below it while its client does nothing.", "pg_stat_activity.state",
         value=_state, largest_first=False, style=_state_style),
     word("object", "object", 22, _object, "Locked object. A row by table, block and line; names only in the connected "

@@ -31,10 +31,6 @@ SortValue = float | int | str | None
 """What rows are compared by; None is unknown and stands last in either direction."""
 
 
-def _plain(row: Any) -> str:
-    return PLAIN
-
-
 class PageColumn(Struct, frozen=True):
     """A column of a table.
 
@@ -63,7 +59,7 @@ class PageColumn(Struct, frozen=True):
     source: str
     value: Callable[[Any], SortValue] | None = None
     largest_first: bool = True
-    style: Callable[[Any], str] = _plain
+    style: Callable[[Any], str] = lambda row: PLAIN
     align: Literal["left", "right"] = "left"
     elastic: bool = False
     shown: bool = True
@@ -122,22 +118,6 @@ class PageTable(Struct, frozen=True):
     leads: bool = False
 
 
-def _no_summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    return []
-
-
-def _no_rows(width: int, height: int) -> int:
-    return 0
-
-
-def _no_moment(session: Session, size: tuple[int, int], at: tuple[int, int]) -> float | None:
-    return None
-
-
-def _all_rows(session: Session, width: int) -> int:
-    return MOST_ROWS
-
-
 MOST_ROWS: Final = 10_000
 """Rows a table takes from its source; a page with more says how many are left out."""
 
@@ -163,11 +143,11 @@ class Page(Struct, frozen=True):
     id: str
     title: str
     tables: tuple[PageTable, ...]
-    summary: Callable[[Session, int, int, Glyphs], list[Line]] = _no_summary
-    summary_rows: Callable[[int, int], int] = _no_rows
+    summary: Callable[[Session, int, int, Glyphs], list[Line]] = lambda session, width, height, glyphs: []
+    summary_rows: Callable[[int, int], int] = lambda width, height: 0
     numbers: tuple[Described, ...] = ()
-    summary_needs: Callable[[Session, int], int] = _all_rows
-    moment_at: Callable[[Session, tuple[int, int], tuple[int, int]], float | None] = _no_moment
+    summary_needs: Callable[[Session, int], int] = lambda session, width: MOST_ROWS
+    moment_at: Callable[[Session, tuple[int, int], tuple[int, int]], float | None] = lambda session, size, at: None
 
 
 # Where the rows of a table come from: a section of the newest frame and what a metric makes of it.
@@ -177,9 +157,9 @@ TEXT: Final = 300
 
 
 def rows_of(
-    section: Callable[[Frame], Any], rates: Callable[[Interval], Sequence[Any]]
+    section: Callable[[Frame], Any], rates: Callable[[Interval], Sequence[Any] | Unavailable]
 ) -> Callable[[Session], Sequence[Any] | Unavailable]:
-    """Rows, or why the section they depend on is not there."""
+    """Return the function that gives the rows of a table, or why the section they depend on is not there."""
 
     def rows(session: Session) -> Sequence[Any] | Unavailable:
         frame, interval = session.now, session.interval
@@ -212,6 +192,21 @@ def foreign(text: Callable[[Any], str | None]) -> Callable[[Any], str]:
         return one_line(text(row) or "", TEXT)
 
     return safe
+
+
+def of_backend(name: str) -> Callable[[Any], str]:
+    """Return the function that gives a text of the row's session; "" of a row without one."""
+    return foreign(lambda row: None if row.backend is None else getattr(row.backend, name))
+
+
+def session_key(row: Any) -> BackendKey | None:
+    """Return the key of the row's session; None of a row without one."""
+    return None if row.backend is None else (row.backend.pid, row.backend.backend_start_ms)
+
+
+def whole(value: float | None) -> str:
+    """Return a number without decimals."""
+    return UNKNOWN if value is None else f"{value:.0f}"
 
 
 # Columns of numbers, one line each.

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size, with_ms
+from pgtop_tune.base.units import count, ms, percent, size, with_ms
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.pool_sizes import server_shares
@@ -29,16 +29,12 @@ from pgtop_tune.metrics.pooler import (
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import ConsoleSample, Pooler
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.page import Page, PageTable, foreign, number, rows_of, word
+from pgtop_tune.tui.pages.page import Page, PageTable, foreign, number, rows_of, whole, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, spaced, summed
 
 _MOST_LINES: Final = 4
 _SHOWN: Final = 80
-
-
-def _whole(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
 
 
 def _of_traffic(field: str) -> Any:
@@ -127,15 +123,15 @@ _SHARE_COLUMNS: Final = (
     word("server", "server", 26, foreign(attrgetter("share.place")), "Server of its databases, by the address it "
         "knows.",
          "SHOW DATABASES host, port"),
-    number("pools", "pools", 6, attrgetter("share.pools"), _whole, "Pools that lead there: pairs of database and user.",
+    number("pools", "pools", 6, attrgetter("share.pools"), whole, "Pools that lead there: pairs of database and user.",
            "SHOW POOLS"),
-    number("now", "now", 6, attrgetter("share.now"), _whole, "Server connections that are open.",
+    number("now", "now", 6, attrgetter("share.now"), whole, "Server connections that are open.",
            "SHOW DATABASES Σ current_connections"),
-    number("most", "at most", 7, attrgetter("share.most"), _whole,
+    number("most", "at most", 7, attrgetter("share.most"), whole,
            "Maximum that these pools may open together.",
            "Σ pool_size + reserve_pool_size, of a database at most max_db_connections, of a user at most "
            "max_user_connections"),
-    number("limit", "limit", 7, attrgetter("limit"), _whole,
+    number("limit", "limit", 7, attrgetter("limit"), whole,
            "Connections of the server watched that are not reserved; it counts only where the pooler leads to it.",
            "max_connections − superuser_reserved_connections − reserved_connections (16+)"),
     number("percent", "%", 6, attrgetter("percent"), percent,

@@ -9,7 +9,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, age, count, ms, percent, size, with_ms
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -23,11 +22,21 @@ from pgtop_tune.metrics.vacuum import (
     table_rates,
     table_vacuums,
 )
-from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters, TempFiles
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
+from pgtop_tune.tui.pages.page import (
+    Page,
+    PageColumn,
+    PageTable,
+    foreign,
+    number,
+    of_backend,
+    rows_of,
+    session_key,
+    whole,
+    word,
+)
 from pgtop_tune.tui.widgets.lines import PLAIN, UNICODE, Glyphs, Line, bar
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
 
@@ -55,24 +64,15 @@ def makers(interval: Interval) -> list[Maker]:
     return [] if sample is None else [Maker(files, backends.get(files.pid)) for files in sample.processes]
 
 
-def _of_backend(name: str) -> Callable[[Any], str]:
-    return lambda row: "" if row.backend is None else one_line(getattr(row.backend, name) or "", _TEXT)
-
-
-def _key(row: Any) -> BackendKey | None:
-    backend = row.backend
-    return None if backend is None else (backend.pid, backend.backend_start_ms)
-
-
 _COLUMNS: Final = (
-    number("pid", "PID", 7, lambda row: row.files.pid, lambda value: f"{value or 0:.0f}",
+    number("pid", "PID", 7, lambda row: row.files.pid, whole,
            "Process that made the files.", "pg_ls_tmpdir().name"),
     number("files", "files", 7, lambda row: row.files.files, count, "Temporary files that exist now.",
            "pg_ls_tmpdir()"),
     number("bytes", "size", 8, lambda row: row.files.bytes, size, "Their size.", "pg_ls_tmpdir().size"),
-    word("user", "user", 10, _of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
-    word("database", "db", 10, _of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
-    word("query", "query", 20, _of_backend("query"), "Statement of the session, or the last one if it is not active.",
+    word("user", "user", 10, of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
+    word("database", "db", 10, of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
+    word("query", "query", 20, of_backend("query"), "Statement of the session, or the last one if it is not active.",
          "pg_stat_activity.query", elastic=True),
 )  # fmt: skip
 
@@ -82,8 +82,8 @@ TEMP_FILES: Final = PageTable(
     columns=_COLUMNS,
     rows=rows_of(sections.temp_files, makers),
     key_of=lambda row: row.files.pid,
-    backend_of=_key,
-    copied=_of_backend("query"),
+    backend_of=session_key,
+    copied=of_backend("query"),
     sort="bytes",
     empty="no temporary files now",
 )
@@ -315,7 +315,7 @@ def _more(row: CommandProgress) -> str:
 
 
 _PROGRESS_COLUMNS: Final = (
-    number("pid", "PID", 7, lambda row: row.row.pid, lambda value: f"{value or 0:.0f}",
+    number("pid", "PID", 7, lambda row: row.row.pid, whole,
            "Process that runs the command.", "pg_stat_progress_*.pid"),
     word("command", "command", 13, foreign(lambda row: row.row.command), "What runs.", "pg_stat_progress_*, command",
          most=16),

@@ -23,7 +23,7 @@ from pgtop_tune.metrics.vacuum import age as xid_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.replication import PreparedTransaction, SubscriptionWorker
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, whole, word
 from pgtop_tune.tui.pages.sessions import LOG, SETTINGS
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, spaced, summed
@@ -32,12 +32,8 @@ _OLD_XACTS: Final = 1_000_000.0
 """Transactions behind which a holder of the horizon is drawn red: dead rows of that many wait for it."""
 
 
-def _pid(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
 _SENDER_COLUMNS: Final = (
-    number("pid", "PID", 7, attrgetter("sender.pid"), _pid, "WAL sender.", "pg_stat_replication.pid"),
+    number("pid", "PID", 7, attrgetter("sender.pid"), whole, "WAL sender.", "pg_stat_replication.pid"),
     word("application", "application", 18, foreign(attrgetter("sender.application_name")),
          "Name of the standby, as synchronous_standby_names knows it.", "pg_stat_replication.application_name"),
     word("state", "state", 9, foreign(attrgetter("sender.state")), "startup, catchup, streaming, backup, stopping.",
@@ -103,7 +99,7 @@ _SLOT_COLUMNS: Final = (
          "pg_replication_slots.database"),
     word("plugin", "plugin", 13, foreign(attrgetter("slot.plugin")), "Output plugin of a logical slot.",
          "pg_replication_slots.plugin", shown=False),
-    number("pid", "PID", 7, attrgetter("slot.active_pid"), _pid, "Its process.", "pg_replication_slots.active_pid"),
+    number("pid", "PID", 7, attrgetter("slot.active_pid"), whole, "Its process.", "pg_replication_slots.active_pid"),
     number("unconfirmed", "unconf", 7, attrgetter("unconfirmed_bytes"), size,
            "WAL the subscriber has not confirmed.", "pg_current_wal_insert_lsn() − confirmed_flush_lsn"),
     number("xmin", "xmin", 7, attrgetter("xmin_age"), count, "Number of transactions by which it holds back vacuum.",
@@ -181,7 +177,7 @@ _SUBSCRIPTION_COLUMNS: Final = (
     number("sequence-errors", "seq err", 7, lambda row: row[0].sequence_errors, count,
            "Errors while synchronising sequences (19+).", "pg_stat_subscription_stats.sync_seq_error_count",
            critical=1.0),
-    number("pid", "PID", 7, lambda row: row[0].pid, _pid, "Worker.", "pg_stat_subscription.pid"),
+    number("pid", "PID", 7, lambda row: row[0].pid, whole, "Worker.", "pg_stat_subscription.pid"),
     word("relation", "table", 24, foreign(lambda row: row[0].relation), "Table being synchronised.",
          "pg_stat_subscription.relid"),
 )  # fmt: skip

@@ -23,7 +23,7 @@ from pgtop_tune.tui.dialogs.help import Entry, explained, why_untold
 from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable, row_lines, row_text
-from pgtop_tune.tui.scene.header import footer_lines, header_lines
+from pgtop_tune.tui.scene.header import footer_line, header_line
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen, span_at
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.phrase import head
@@ -279,13 +279,13 @@ class PageScreen(SceneScreen):
                 self._table_height, self._glyphs,
             )  # fmt: skip
             table = [(*line, (listing.APART, PLAIN), *other) for line, other in zip(table, right, strict=True)]
-        header = header_lines(
-            session, width, 1, self._glyphs, recording=scene.recording, offset_s=scene.behind_s, target=self._target,
+        header = header_line(
+            session, width, self._glyphs, recording=scene.recording, offset_s=scene.behind_s, target=self._target,
             load=scene.load,
         )  # fmt: skip
         summary = self.page.summary(session, width, self._summary_height, self._glyphs) if self._summary_height else ()
-        footer = footer_lines(self._footer_keys(), width, 1, self.page_names(self.page.key))
-        return {"header": header, "summary": summary, "table": table, "footer": footer}
+        footer = footer_line(self._footer_keys(), width, self.page_names(self.page.key))
+        return {"header": [header], "summary": summary, "table": table, "footer": [footer]}
 
     def _footer_keys(self) -> tuple[tuple[str, str], ...]:
         """The same for a table from frame to frame."""

@@ -18,15 +18,11 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_details import details_lines
 from pgtop_tune.tui.dashboard.session_rows import IDLE, SessionRow, searched_texts, session_rows
 from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, seen_before, seldom, style_of
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, whole, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, fit
 from pgtop_tune.tui.widgets.phrase import absence
 
 # Tables about the server as a whole: connections and their limits (page 2), parameters that were set, its log (9).
-
-
-def _whole(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
 
 
 _GROUP_COLUMNS: Final = (
@@ -36,14 +32,14 @@ _GROUP_COLUMNS: Final = (
          "Name the clients give themselves.", "pg_stat_activity.application_name"),
     word("client", "client", 16, foreign(lambda row: "[local]" if row.client == "local" else row.client),
          "Address; [local] is a Unix socket.", "pg_stat_activity.client_addr"),
-    number("sessions", "conns", 6, attrgetter("sessions"), _whole, "Sessions of this kind.",
+    number("sessions", "conns", 6, attrgetter("sessions"), whole, "Sessions of this kind.",
            "count of pg_stat_activity"),
-    number("active", "active", 6, attrgetter("active"), _whole,
+    number("active", "active", 6, attrgetter("active"), whole,
            "Running a statement.", "pg_stat_activity.state active, fastpath function call"),
-    number("in-transaction", "idle tx", 7, attrgetter("in_transaction"), _whole,
+    number("in-transaction", "idle tx", 7, attrgetter("in_transaction"), whole,
            "Idle in a transaction, aborted ones included.", "pg_stat_activity.state idle in transaction…"),
-    number("idle", "idle", 6, attrgetter("idle"), _whole, "Idle.", "pg_stat_activity.state idle"),
-    number("waiting", "lock", 6, attrgetter("waiting"), _whole,
+    number("idle", "idle", 6, attrgetter("idle"), whole, "Idle.", "pg_stat_activity.state idle"),
+    number("waiting", "lock", 6, attrgetter("waiting"), whole,
            "Waiting for a lock.", "pg_stat_activity.wait_event_type Lock"),
     number("xact", "xact", 7, attrgetter("oldest_xact_s"), age,
            "Age of the oldest transaction among them.", "now − min(pg_stat_activity.xact_start)"),
@@ -57,9 +53,9 @@ _LIMIT_COLUMNS: Final = (
     word("name", "name", 24, foreign(attrgetter("name")),
          "Database or role; not reserved: the connections left for roles without reserved ones.",
          "max_connections − superuser_reserved_connections − reserved_connections (16+)"),
-    number("used", "used", 7, attrgetter("used"), _whole, "Client sessions that count against it.",
+    number("used", "used", 7, attrgetter("used"), whole, "Client sessions that count against it.",
            "count of pg_stat_activity, backend_type client backend; for the server with this tool's own"),
-    number("limit", "limit", 7, attrgetter("limit"), _whole, "The limit.", "as in the first column"),
+    number("limit", "limit", 7, attrgetter("limit"), whole, "The limit.", "as in the first column"),
     number("percent", "%", 5, attrgetter("percent"), percent, "Used of the limit.", "used / limit", critical=90.0),
 )  # fmt: skip
 
@@ -230,7 +226,7 @@ TABLE: Final = PageTable(
     columns=tuple(_column(_BY_ID[name]) for name in _ORDER),
     rows=_rows,
     key_of=_key,
-    searched=searched_texts,
+    searched=lambda row: searched_texts(row.backend),
     details=_details,
     copied=_copied,
     backend_of=_key,

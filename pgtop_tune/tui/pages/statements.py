@@ -15,12 +15,12 @@ from pgtop_tune.metrics.server import QPS, is_on
 from pgtop_tune.metrics.server import number as setting_of
 from pgtop_tune.metrics.statements import STATEMENT_EVICTIONS, STATEMENT_LOAD, StatementRate, statement_rates
 from pgtop_tune.metrics.waits import LONG_WINDOW_S
-from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
+from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.model.statements import StatementCounters, StatementSample
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.page import Page, PageTable, number, word
+from pgtop_tune.tui.pages.page import Page, PageTable, number, rows_of, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, lasting, spaced, summed
@@ -132,15 +132,12 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _rows(session: Session) -> Sequence[StatementRate] | Unavailable:
-    frame, interval = session.now, session.interval
-    if frame is None or interval is None:
-        return NOT_YET
-    found = sections.statement_counters(frame)
-    if not isinstance(found, Unavailable) and not found.statements and found.hidden:
-        return Unavailable(Reason.NO_PERMISSION, _hidden(found, interval))
-    # Those that did nothing lately compare alike in most orders: the dearest of all time stand first among them.
-    return found if isinstance(found, Unavailable) else sorted(statement_rates(interval), key=_total_ms, reverse=True)
+def _rows(interval: Interval) -> Sequence[StatementRate] | Unavailable:
+    sample = interval.now(sections.statement_counters)
+    if sample is not None and not sample.statements and sample.hidden:
+        return Unavailable(Reason.NO_PERMISSION, _hidden(sample, interval))
+    # Statements without recent work compare alike in most orders: the most expensive of all time come first.
+    return sorted(statement_rates(interval), key=_total_ms, reverse=True)
 
 
 def _copied(row: Any) -> str:
@@ -325,7 +322,7 @@ TABLE: Final = PageTable(
     id="statements",
     title="statements",
     columns=_COLUMNS,
-    rows=_rows,
+    rows=rows_of(sections.statement_counters, _rows),
     key_of=attrgetter("counters.id"),
     sort="ms-per-s",
     searched=_searched,

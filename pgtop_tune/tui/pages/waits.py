@@ -17,7 +17,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, is_active
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.tail import FEWEST, Tail, TailCause, by_statement
+from pgtop_tune.metrics.tail import FEWEST, TailCause, by_statement
 from pgtop_tune.metrics.wait_paths import PROPERTIES, Grouped, Step, WaitProperty, grouped
 from pgtop_tune.metrics.waits import (
     WaitGroup,
@@ -29,13 +29,13 @@ from pgtop_tune.metrics.waits import (
     label_of,
     wait_groups,
 )
-from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.latency import behind, known_tail, tail_phrases_in_full
 from pgtop_tune.tui.dashboard.waits import stacked_waits, waits_axis, waits_needs, waits_rows
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, unless_hidden, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, rows_of, unless_hidden, word
 from pgtop_tune.tui.pages.statements import query_texts
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, shortened, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
@@ -236,12 +236,8 @@ class TailCauseRow(Struct, frozen=True):
     query: str
 
 
-def _tail_rows(session: Session) -> Sequence[TailCauseRow] | Unavailable:
-    interval, frame = session.interval, session.now
-    sample = NOT_YET if frame is None else sections.tail(frame)
-    if interval is None or isinstance(sample, Unavailable):
-        return sample if isinstance(sample, Unavailable) else NOT_YET
-    found: Tail | None = known_tail(session)
+def _tail_rows(interval: Interval) -> Sequence[TailCauseRow]:
+    found = known_tail(interval)
     if found is None:
         return ()
     texts = query_texts(interval, (cause.query_id for cause in found.causes))
@@ -287,7 +283,7 @@ TAIL: Final = PageTable(
             value=attrgetter("query"), largest_first=False, elastic=True,
         ),
     ),
-    rows=_tail_rows,
+    rows=rows_of(sections.tail, _tail_rows),
     key_of=_key,
     sort="share",
     copied=lambda row: row.query or row.cause.label,
@@ -380,11 +376,7 @@ _DIMENSIONS: Final = (EVENTS, QUERIES, DATABASES, USERS, TYPES)
 
 
 def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitGroupRow] | Unavailable]:
-    def rows(session: Session) -> Sequence[WaitGroupRow] | Unavailable:
-        interval = session.interval
-        found = NOT_YET if interval is None else sections.waits(interval.newest)
-        if interval is None or isinstance(found, Unavailable):
-            return found if isinstance(found, Unavailable) else NOT_YET
+    def rows(interval: Interval) -> Sequence[WaitGroupRow]:
         budget = latency_budget(interval)
         if budget is None:
             groups = wait_groups(interval, dimension.by, dimension.wanted)
@@ -405,7 +397,7 @@ def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitGroupRow] |
             for group in groups
         ]
 
-    return rows
+    return rows_of(sections.waits, rows)
 
 
 def _key_column(title: str, width: int, definition: str, source: str, most: int = 0) -> PageColumn:

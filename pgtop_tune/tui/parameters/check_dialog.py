@@ -49,7 +49,7 @@ from pgtop_tune.tui.parameters.rows import (
     staged_changes,
 )
 from pgtop_tune.tui.scene.banners import pending_line
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, labelled, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, around, clip, labelled, shortened, wrapped
 
 # Findings of the check as rows: cursor, tags, drawing, and the change set of the tagged fixes. Pure.
 
@@ -171,7 +171,7 @@ def check_lines(table: CheckTable, cells: int, rows: int, glyphs: Glyphs) -> lis
         rows: Lines at most.
         glyphs: Characters.
     """
-    top = min(max(table.cursor - rows // 2, 0), max(len(table.rows) - rows, 0))
+    top = around(table.cursor, len(table.rows), rows)
     tagged = {row.key for row in table.tagged}
     return [
         _row_line(row, row is table.selected, row.key in tagged, cells, glyphs) for row in table.rows[top : top + rows]

@@ -57,8 +57,7 @@ from pgtop_tune.tui.parameters.rows import (
     words_of,
 )
 from pgtop_tune.tui.scene.banners import danger_line, pending_line
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
-from pgtop_tune.tui.widgets.text_field import TextField
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField
 
 # The risk of a staged value, a loss in numbers of now, and whether it is locked. Pure.
 

@@ -24,7 +24,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import AfterReboot, SystemSetting
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.parameters.rows import LIVE, SettingRow, SettingTable, default_of, of_machine, range_of, source_of
-from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, clip, fit, labelled, shortened
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, around, clip, fit, labelled, shortened
 
 # The rows of the list, put together from the server's answer, frames, journals, machine and next load. Pure.
 
@@ -117,7 +117,7 @@ def list_lines(table: SettingTable, cells: int, rows: int, glyphs: Glyphs) -> li
         words = "no parameter matches" if table.filter else ""
         return [*lines, ((words, "dim"),)]
     shown = max(rows - 1, 1)
-    top = min(max(here - shown // 2, 0), max(len(entries) - shown, 0))
+    top = around(here, len(entries), shown)
     for entry in entries[top : top + shown]:
         if isinstance(entry, str):
             lines.append(_group_line(entry, cells, glyphs))

@@ -76,23 +76,21 @@ _REASON: Final = 300
 """Characters of a host or user name that are shown."""
 
 
-def header_lines(
+def header_line(
     session: Session,
     columns: int,
-    rows: int,
     glyphs: Glyphs,
     *,
     recording: RecordingState | None = None,
     offset_s: float | None = None,
     target: str = "",
     load: LoadState | None = None,
-) -> list[Line]:
-    """One line.
+) -> Line:
+    """Return the first line of a screen.
 
     Args:
         session: What is known.
         columns: Cells.
-        rows: 1.
         glyphs: Characters.
         recording: Whether frames are being written; None where they cannot be.
         offset_s: How far the moment shown lies before the newest one, None at the newest.
@@ -112,7 +110,7 @@ def header_lines(
     said = fitting(left, most, dot(glyphs))
     beside = fitting(right, max(columns - 3 - width(said), clock_cells), _APART) if right else ()
     middle = columns - 2 - width(said) - width(beside)
-    return [fit(((" ", PLAIN), *said, (" " * max(middle, 1), PLAIN), *beside, (" ", PLAIN)), columns)][:rows]
+    return fit(((" ", PLAIN), *said, (" " * max(middle, 1), PLAIN), *beside, (" ", PLAIN)), columns)
 
 
 def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
@@ -271,15 +269,12 @@ _FOOTERS_KEPT: Final = 16
 
 
 @lru_cache(maxsize=_FOOTERS_KEPT)
-def footer_lines(
-    keys: tuple[tuple[str, str], ...], width: int, height: int, pages: PageNames = NO_PAGES
-) -> tuple[Line, ...]:
-    """As many keys as fit; those for help and leaving always do. The same from frame to frame.
+def footer_line(keys: tuple[tuple[str, str], ...], width: int, pages: PageNames = NO_PAGES) -> Line:
+    """Return the last line of a screen: as many keys as fit; those for help and leaving always do.
 
     Args:
         keys: (key, word) rows, most important first (`actions.footer_keys`).
         width: Cells.
-        height: 1.
         pages: Named before the keys where there is room.
     """
     phrases = [
@@ -288,7 +283,7 @@ def footer_lines(
     ]
     if pages.names:
         phrases.insert(0, Phrase(_named(pages) if width >= pages.named_from else _counted(pages)))
-    return (padded(((" ", PLAIN), *fitting(phrases, width - 2, ("  ", PLAIN))), width),)[:height]
+    return padded(((" ", PLAIN), *fitting(phrases, width - 2, ("  ", PLAIN))), width)
 
 
 def _named(pages: PageNames) -> Line:

@@ -33,8 +33,7 @@ from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames, ShownMessa
 from pgtop_tune.tui.terminal.textual_private import driver_of, one_update, regions_in_view
 from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.lines import Glyphs, Line, fit, text_of, text_width
-from pgtop_tune.tui.widgets.text_field import TextField
+from pgtop_tune.tui.widgets.lines import Glyphs, Line, TextField, fit, text_of, text_width
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending

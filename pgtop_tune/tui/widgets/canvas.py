@@ -34,8 +34,8 @@ class LineCanvas(Widget):
 
     ALLOW_SELECT = False
 
-    def __init__(self, glyphs: Glyphs = UNICODE, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, glyphs: Glyphs = UNICODE, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._instead = glyphs.instead
         self._lines: tuple[Line, ...] = ()
         self._strips: list[Strip | None] = []

@@ -95,19 +95,18 @@ def nice_ceiling(value: float) -> float:
     return next((step * power for step in _NICE if step * power >= value * (1 - 1e-9)), 10.0 * power)
 
 
-def spark(values: Sequence[float | None], width: int, glyphs: Glyphs, maximum: float | None = None) -> str:
+def spark(values: Sequence[float | None], width: int, glyphs: Glyphs) -> str:
     """A curve of one line, zero-based; exactly `width` cells, filled from the left.
 
     Args:
         values: Oldest first; None, or what is no number, leaves a gap. More values than cells share a cell, which
-            shows the largest.
+            shows the largest. The largest of all is a full block.
         width: Cells.
         glyphs: Drawn with `glyphs.rising`.
-        maximum: The value of a full block; the largest of the values when not given.
     """
     known = [value if value is not None and math.isfinite(value) else None for value in values]
     values = fold_to_largest(known, width)
-    top = maximum if maximum is not None else max((value for value in values if value is not None), default=0.0)
+    top = max((value for value in values if value is not None), default=0.0)
     blocks = glyphs.rising
     highest = len(blocks) - 1
     drawn = [

@@ -1,15 +1,15 @@
-"""Tables as lines: fixed columns, elastic ones for what is left, a header, a cursor row."""
+"""Lines of styled text: wrapping, characters, bars, tables, and a line being typed. Without Textual."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Final, Literal
 
 from msgspec import Struct, field
 from rich.cells import cell_len, set_cell_size
 
-from pgtop_tune.base.safe_text import printable, printable_lines
+from pgtop_tune.base.safe_text import one_line, printable, printable_lines
 
 # What panes return: lines of styled text, without Textual, so that tests read them as plain pictures; long text
 # wrapped.
@@ -125,15 +125,6 @@ def fit(line: Line, cells: int) -> Line:
         fitted.append((text, style))
         left -= taken
     return tuple(fitted)
-
-
-def rule(title: Line, cells: int, right: Line = ()) -> Line:
-    """A pane's head: `─ title ───── right ─`, exactly so many cells."""
-    middle = cells - width(title) - width(right) - (6 if right else 4)
-    if middle < 1:
-        return fit((("─ ", "dim"), *title, *((("  ", PLAIN), *right) if right else ())), cells)
-    closing: Line = ((" ", PLAIN), *right, (" ─", "dim")) if right else (("─", "dim"),)
-    return (("─ ", "dim"), *title, (" ", PLAIN), ("─" * middle, "dim"), *closing)
 
 
 # Long foreign text on several lines, measured in cells.
@@ -462,8 +453,7 @@ def table_lines(
     *,
     width: int,
     height: int,
-    cursor: int | None,
-    top: int,
+    cursor: int | None = None,
     glyphs: Glyphs,
 ) -> list[Line]:
     """The header and as many rows as fit below it; `height` lines of exactly `width` cells.
@@ -475,7 +465,6 @@ def table_lines(
         width: Cells of every line.
         height: Lines, the header included.
         cursor: Index into `rows` of the selected row; None for none.
-        top: Index into `rows` of the first row shown.
         glyphs: For the ellipsis.
     """
     if height <= 0:
@@ -483,13 +472,39 @@ def table_lines(
     cells = column_widths(columns, width)
     header = tuple((column.title, "title") for column in columns)
     lines = [_row_line(header, columns, cells, width, glyphs)]
-    shown = rows[top : top + height - 1]
-    for index, row in enumerate(shown, top):
+    for index, row in enumerate(rows[: height - 1]):
         line = _row_line(row, columns, cells, width, glyphs)
         lines.append((("".join(text for text, _ in line), "cursor"),) if index == cursor else line)
     blank: Line = ((" " * width, PLAIN),)
     lines.extend([blank] * (height - len(lines)))
     return lines
+
+
+def first_in_view(top: int, cursor: int | None, count: int, visible: int) -> int:
+    """Return the first row to show: no line is left empty, and the row at the cursor is shown.
+
+    Args:
+        top: First row shown until now.
+        cursor: Row to show; None for none.
+        count: Rows that there are.
+        visible: Rows that fit.
+    """
+    top = min(top, max(count - visible, 0))
+    return max(top if cursor is None else min(max(top, cursor - visible + 1), cursor), 0)
+
+
+def next_row(top: int, cursor: int | None, by: int, count: int, visible: int) -> int:
+    """Return the row that lies `by` rows below the cursor, as far as there are any.
+
+    Without a cursor the first step selects the first visible row, or the last one upwards. Args as of `first_in_view`.
+    """
+    edge = top if by > 0 else top + visible - 1
+    return min(max(edge if cursor is None else cursor + by, 0), count - 1)
+
+
+def around(cursor: int, count: int, visible: int) -> int:
+    """Return the first row to show where the cursor stands in the middle, as far as rows allow."""
+    return min(max(cursor - visible // 2, 0), max(count - visible, 0))
 
 
 def _row_line(row: Row, columns: Sequence[Column], widths: Sequence[int], width: int, glyphs: Glyphs) -> Line:
@@ -530,3 +545,124 @@ def _cell(text: str, cells: int, right: bool, glyphs: Glyphs) -> str:
     if length > cells:
         return set_cell_size(text, cells - 1) + glyphs.ellipsis
     return " " * (cells - length) + text if right else text + " " * (cells - length)
+
+
+# A line of text being typed: what keys do to it, and how it is drawn.
+#
+# Own rather than Textual's Input: no blinking cursor (bytes on an idle line), and a password leaves nothing behind in a
+# widget's reactive value.
+
+LIMIT: Final = 1_000
+"""Characters taken at most; a paste of a megabyte is cut."""
+
+
+class TextField(Struct):
+    """Text and cursor.
+
+    Attributes:
+        text: What has been typed.
+        cursor: Characters before the cursor.
+        masked: Draw every character as an asterisk.
+        selected: The whole text is selected: the first character typed replaces it, a cursor key keeps it.
+    """
+
+    text: str = ""
+    cursor: int = 0
+    masked: bool = False
+    selected: bool = False
+
+    def __post_init__(self) -> None:
+        self.cursor = len(self.text)
+
+    def __repr__(self) -> str:
+        """Without the text, which may be a password."""
+        return f"TextField({len(self.text)} characters)"
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Takes a key by Textual's name and the character it stands for.
+
+        Returns:
+            Whether the key meant something here.
+        """
+        edit = _EDITS.get(key)
+        if edit is not None:
+            if self.selected and key in _ERASING:
+                self.replace("")
+            self.selected = False
+            edit(self)
+            return True
+        if character is not None and len(character) == 1 and character.isprintable():
+            self.insert(character)
+            return True
+        return False
+
+    def insert(self, text: str) -> None:
+        """Puts text at the cursor, or in place of a selected text; of several lines (a paste) it makes one."""
+        if self.selected:
+            self.replace("")
+        # A pasted password keeps its blanks; only its line end goes.
+        text = text.rstrip("\r\n") if self.masked else one_line(text, LIMIT) if len(text) > 1 else text
+        text = text[: max(LIMIT - len(self.text), 0)]
+        self.text = self.text[: self.cursor] + text + self.text[self.cursor :]
+        self.cursor += len(text)
+
+    def replace(self, text: str) -> None:
+        """Takes another text, the cursor behind it."""
+        self.text, self.cursor, self.selected = text, len(text), False
+
+    def select(self) -> None:
+        """Selects the whole text, if there is any."""
+        self.cursor, self.selected = len(self.text), bool(self.text)
+
+    def line(self, cells: int, cursor_style: str = "cursor") -> Line:
+        """The part of the text around the cursor, at most so many cells."""
+        shown = "*" * len(self.text) if self.masked else self.text
+        if self.selected:
+            return ((clip(shown, cells), cursor_style),)
+        before, under, after = shown[: self.cursor], shown[self.cursor : self.cursor + 1], shown[self.cursor + 1 :]
+        while before and cell_len(before) + max(cell_len(under), 1) > cells:
+            before = before[1:]
+        while after and cell_len(before) + cell_len(under) + cell_len(after) > cells:
+            after = after[:-1]
+        return ((before, ""), (under or " ", cursor_style), (after, ""))
+
+
+def _backspace(field: TextField) -> None:
+    if field.cursor:
+        field.text = field.text[: field.cursor - 1] + field.text[field.cursor :]
+        field.cursor -= 1
+
+
+def _delete(field: TextField) -> None:
+    field.text = field.text[: field.cursor] + field.text[field.cursor + 1 :]
+
+
+def _word_back(field: TextField) -> None:
+    kept = field.text[: field.cursor].rstrip()
+    kept = kept[: kept.rfind(" ") + 1]
+    field.text, field.cursor = kept + field.text[field.cursor :], len(kept)
+
+
+def _kill_before(field: TextField) -> None:
+    field.text, field.cursor = field.text[field.cursor :], 0
+
+
+def _kill_after(field: TextField) -> None:
+    field.text = field.text[: field.cursor]
+
+
+def _move(by: int) -> Callable[[TextField], None]:
+    def move(field: TextField) -> None:
+        field.cursor = min(max(field.cursor + by, 0), len(field.text))
+
+    return move
+
+
+_EDITS: Final[dict[str, Callable[[TextField], None]]] = {
+    "backspace": _backspace, "ctrl+h": _backspace, "delete": _delete, "ctrl+d": _delete,
+    "ctrl+w": _word_back, "ctrl+u": _kill_before, "ctrl+k": _kill_after,
+    "left": _move(-1), "right": _move(1), "ctrl+b": _move(-1), "ctrl+f": _move(1),
+    "home": _move(-LIMIT), "ctrl+a": _move(-LIMIT), "end": _move(LIMIT), "ctrl+e": _move(LIMIT),
+}  # fmt: skip
+"""Keys of readline, as far as one line needs them."""
+_ERASING: Final = frozenset(("backspace", "ctrl+h", "delete", "ctrl+d", "ctrl+w", "ctrl+u", "ctrl+k"))

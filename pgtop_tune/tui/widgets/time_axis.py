@@ -72,7 +72,7 @@ def event_glyph(kind: EventKind, glyphs: Glyphs) -> str:
     return str(getattr(glyphs, _MARKS[kind][0]))
 
 
-def tape_lines(
+def tape_line(
     events: Iterable[tuple[float, Event]],
     width: int,
     since_s: float,
@@ -80,8 +80,8 @@ def tape_lines(
     glyphs: Glyphs,
     marks: Iterable[tuple[float, bool]] = (),
     ticks: Mapping[int, str] = _NO_TICKS,
-) -> list[Line]:
-    """One line of exactly `width` cells: a mark per column with events, and as many of their words as fit.
+) -> Line:
+    """Return a line of exactly `width` cells: a mark per column with events, and as many of their words as fit.
 
     Args:
         events: (moment on the session's clock, event), as in `Session.events`; in any order. Words may be foreign.
@@ -94,7 +94,7 @@ def tape_lines(
     """
     columns = width - GUTTER
     if columns < 1:
-        return [((" " * max(width, 0), PLAIN),)]
+        return ((" " * max(width, 0), PLAIN),)
     marked: dict[int, Event] = {}
     for at_s, event in events:
         column = column_of(at_s, since_s, until_s, columns)
@@ -136,7 +136,7 @@ def tape_lines(
         at = start + cell_len(placed[start][0])
     if at < columns:
         spans.append((" " * (columns - at), PLAIN))
-    return [tuple(spans)]
+    return tuple(spans)
 
 
 def _is_arm(event: Event) -> bool:

@@ -17,12 +17,11 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.explain import PANE_METRICS, explain_lines
 from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.dashboard.latency import latency_lines
-from pgtop_tune.tui.dashboard.panes import Look, tape_lines
-from pgtop_tune.tui.dashboard.screen import ORDER
+from pgtop_tune.tui.dashboard.screen import PANES, DashboardState, dashboard_tape
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits
 from pgtop_tune.tui.dashboard.wal import wal_lines
-from pgtop_tune.tui.scene.header import ago, footer_lines, header_lines
+from pgtop_tune.tui.scene.header import ago, footer_line, header_line
 from pgtop_tune.tui.widgets.lines import UNICODE, text_of
 from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, spaced
@@ -34,12 +33,10 @@ TARGET = "bench@/run/postgresql:5432/bench"
 REFUSED = Unavailable(Reason.NO_ANSWER, "connection refused; trying again")
 
 
-def header(session: Session, width: int = 160, look: Look | None = None) -> str:
-    look = look or Look()
+def header(session: Session, width: int = 160, look: DashboardState | None = None) -> str:
+    look = look or DashboardState()
     return text_of(
-        header_lines(session, width, 1, UNICODE, recording=look.recording, offset_s=look.offset_s, target=look.target)[
-            0
-        ]
+        header_line(session, width, UNICODE, recording=look.recording, offset_s=look.offset_s, target=look.target)
     )
 
 
@@ -60,7 +57,7 @@ def outage(second: int) -> dict[str, object]:
 
 def test_server_that_does_not_answer_is_said_in_red_and_the_host_lives_on() -> None:
     session = session_of(53, charted=CHARTED, load=False, change=outage)
-    (line,) = header_lines(session, 120, 1, UNICODE)
+    line = header_line(session, 120, UNICODE)
     assert ("no answer: connection refused; trying again", "critical") in line
     assert "usr  41" in text_of(host_lines(session, 120, 3, UNICODE)[0])
     assert "connection refused" in pane_text(session, "sessions", 120, 40)
@@ -148,7 +145,7 @@ def test_missing_extension_is_named_in_the_place_of_its_number() -> None:
 @pytest.mark.parametrize("seconds", [40, 115, 400])
 def test_marks_on_the_tape_stand_in_the_columns_of_both_charts(chart_rows: int, seconds: int) -> None:
     session = session_of(seconds, charted=CHARTED)
-    (tape,) = (text_of(line) for line in tape_lines(session, 120, 1, UNICODE, chart_rows=chart_rows))
+    tape = text_of(dashboard_tape(session, 120, UNICODE, chart_rows=chart_rows))
     axis = time_axis(session, 120, chart_rows)
     loads = [index for index, char in enumerate(tape) if char == "▲"]
     per_s = axis.columns / (axis.until_s - axis.since_s)
@@ -256,7 +253,7 @@ def test_384_cores_fit_beside_the_numbers() -> None:
 
 
 def test_header_says_who_where_which_role_and_what_watching_costs() -> None:
-    text = header(session_of(100), look=Look(recording=RecordingState("x.jsonl", since_s=39.0)))
+    text = header(session_of(100), look=DashboardState(recording=RecordingState("x.jsonl", since_s=39.0)))
     assert "db1 · bench@/run/postgresql:5432 · PostgreSQL 18.6 primary · up 3d04h" in text
     assert "● rec 00:01:00" in text
     assert "own cost 1.4% cpu  1.90KB/s  server 3.1 ms/s" in text
@@ -266,27 +263,27 @@ def test_header_keeps_the_role_and_the_clock_when_room_is_short() -> None:
     session = session_of(
         100, change=lambda second: {"postgres": postgres_sample(second, server=facts(in_recovery=True))}
     )
-    text = header(session, 60, Look(recording=RecordingState("x.jsonl", since_s=0.0)))
+    text = header(session, 60, DashboardState(recording=RecordingState("x.jsonl", since_s=0.0)))
     assert "standby" in text
     assert "● rec 00:01:39" in text
 
 
 def test_recording_that_stopped_by_itself_is_not_overlooked() -> None:
-    text = header(session_of(3), 80, Look(recording=RecordingState(problem="no space left on device")))
+    text = header(session_of(3), 80, DashboardState(recording=RecordingState(problem="no space left on device")))
     assert "rec stopped: no space left on device" in text
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(13, "−13s"), (133, "−2m 13s"), (3733, "−1h 02m 13s")])
 def test_clock_of_the_past(seconds: float, shown: str) -> None:
     assert ago(seconds, UNICODE) == shown
-    assert shown in header(session_of(3), 80, Look(offset_s=seconds, recording=RecordingState("x")))
+    assert shown in header(session_of(3), 80, DashboardState(offset_s=seconds, recording=RecordingState("x")))
 
 
 def test_a_recording_that_goes_on_is_seen_from_the_past_too() -> None:
-    past = Look(offset_s=133.0, recording=RecordingState("run.jsonl", since_s=1.0))
+    past = DashboardState(offset_s=133.0, recording=RecordingState("run.jsonl", since_s=1.0))
     for columns in (80, 120):
         assert "−2m 13s  ● rec 00:02:14" in header(session_of(3), columns, past)
-    stopped = Look(offset_s=133.0, recording=RecordingState(problem="disk full"))
+    stopped = DashboardState(offset_s=133.0, recording=RecordingState(problem="disk full"))
     assert "✗ rec stopped: disk full" in header(session_of(3), 120, stopped)
 
 
@@ -307,11 +304,11 @@ def test_checkpointer_we_may_not_ask_leaves_wal_where_it_is() -> None:
 
 def test_help_and_quit_are_the_last_keys_to_go() -> None:
     keys = (("b", "load"), ("p", "parameters"), ("x", "experiment"), ("?", "help"), ("q", "quit"))
-    assert text_of(footer_lines(keys, 26, 1)[0]).split() == ["b", "load", "?", "help", "q", "quit"]
+    assert text_of(footer_line(keys, 26)).split() == ["b", "load", "?", "help", "q", "quit"]
 
 
 def test_every_pane_with_numbers_explains_them() -> None:
-    assert set(PANE_METRICS) == set(ORDER) - {"tape", "footer"}
+    assert set(PANE_METRICS) == set(PANES) - {"tape", "footer"}
     for pane in PANE_METRICS:
         text = " ".join(" ".join(text_of(line).split()) for line in explain_lines(pane, 60))
         for metric in PANE_METRICS[pane]:
@@ -355,7 +352,7 @@ def test_why_there_is_no_answer_stands_in_the_header_without_who_was_asked_twice
     session = session_of(
         3, charted=CHARTED, load=False, change=lambda second: {"postgres": Unavailable(Reason.NO_ANSWER, why)}
     )
-    (line,) = header_lines(session, 80, 1, UNICODE, target=TARGET)
+    line = header_line(session, 80, UNICODE, target=TARGET)
     assert "no answer for 10 s: no answer in time; trying again" in text_of(line)
     for pane in ("budget", "wal", "sessions"):
         words = pane_text(session, pane, 80, 24)
@@ -375,7 +372,7 @@ def test_a_server_that_never_answered_is_not_named_in_every_pane() -> None:
 def test_at_80_columns_the_header_has_the_endpoint_and_the_interval_before_its_own_cost() -> None:
     """Also while a recording runs, which is never left out."""
     for recording in (None, RecordingState("run.jsonl", 2.0, 100)):
-        line = text_of(header_lines(session_of(30), 80, 1, UNICODE, recording=recording)[0])
+        line = text_of(header_line(session_of(30), 80, UNICODE, recording=recording))
         assert line.startswith(" bench @ db1 · ")
         assert "/run/postgresql:5432" in line
         assert " /1s" in line.replace("every 1 s", "/1s"), line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pgtop_tune.metrics.host import PROCESS_CPU
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
@@ -28,7 +29,7 @@ def test_the_last_list_stands_there_greyed_with_its_age_however_long_the_server_
     assert [text_of(line).split()[0] for line in rows] == before != []
     assert {style for line in rows for text, style in line if text.strip()} <= {"dim"}
     assert [words in text_of(head) for words in ("sessions of ", " ago", "connection refused")] == [True] * 3
-    assert all(row.cpu_percent is None for row in session_rows(session)), "its processes may be others by now"
+    assert all(row.figure(PROCESS_CPU) is None for row in session_rows(session)), "its processes may be others by now"
     assert TABLE.rows(session)
     assert PAGE.summary_needs(session, 160) == 1
     assert " ago" in text_of(PAGE.summary(session, 160, 1, UNICODE)[0])

@@ -20,7 +20,6 @@ from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.metrics import sections
-from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tui.actions import (
     ACTIONS,
     DASHBOARD_ID,
@@ -218,16 +217,16 @@ class ActionCommands(Provider):
         if any(Need.PARAMETERS in action.needs for action in screen.offered()):
             for knob in self._app.context.controls.knobs():
                 yield f"parameter {knob.name}: {knob.why}", partial(self._app.show_parameter, knob.name)
-        frame = screen.session.now
-        activity = None if frame is None else sections.activity(frame)
-        if activity is not None and not isinstance(activity, Unavailable):
+        interval = screen.session.interval
+        if interval is None:
+            return
+        if (activity := interval.now(sections.activity)) is not None:
             for backend in activity.backends[:_MOST]:
                 who = one_line(f"{backend.usename or backend.backend_type}@{backend.datname or ''}".rstrip("@"), 60)
                 words = f"session {backend.pid} {who} {backend.state or ''}: {one_line(backend.query or '', _CALLED)}"
                 yield words, partial(self._app.show_row, "sessions", (backend.pid, backend.backend_start_ms))
-        counters = None if frame is None else sections.statement_counters(frame)
-        texts = None if frame is None else sections.statement_texts(frame)
-        if counters is None or texts is None or isinstance(counters, Unavailable) or isinstance(texts, Unavailable):
+        counters, texts = interval.now(sections.statement_counters), interval.now(sections.statement_texts)
+        if counters is None or texts is None:
             return
         query_of = {text.queryid: text.query for text in texts.texts}
         for entry in counters.statements[:_MOST]:
@@ -264,9 +263,8 @@ _EVERYWHERE: Final = frozenset({"redraw", "suspend"})
 
 
 def _own_names(actions: tuple[Action, ...]) -> frozenset[str]:
-    """Names of the actions that are the application's, not a screen's."""
-    names = (action.action.partition("(")[0] for action in actions)
-    return frozenset(name.removeprefix("app.") for name in names if name.startswith("app."))
+    """Return the names of the actions that are the application's, not a screen's."""
+    return frozenset(row.action.partition("(")[0][4:] for row in actions if row.action.startswith("app."))
 
 
 _OWN: Final = _own_names(ACTIONS)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from textual import events
-
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.diagnosis.finding import Advice, Diagnosis, Finding, FindingKind, ParameterAdvice
 from pgtop_tune.runtime.session import Session
@@ -165,26 +163,23 @@ class FindingsDialog(Dialog[None]):
         self._session, self._shown = session, self._diagnose(session)
         self.repaint()
 
-    async def on_key(self, event: events.Key) -> None:
-        """Choosing, the page of the evidence, the next step."""
-        chosen, found = self.chosen, self._findings
-        if event.key in ("up", "k", "down", "j") and chosen is not None:
-            event.stop()
-            at = found.index(chosen) + (1 if event.key in ("down", "j") else -1)
-            self._chosen = found[min(max(at, 0), len(found) - 1)].rule
-            self.repaint()
-        elif event.key == "enter":
-            event.stop()
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Choose a finding, open the page of its evidence, or take its next step."""
+        chosen, findings = self.chosen, self._findings
+        if key in ("up", "k", "down", "j") and chosen is not None:
+            at = findings.index(chosen) + (1 if key in ("down", "j") else -1)
+            self._chosen = findings[min(max(at, 0), len(findings) - 1)].rule
+        elif key == "enter":
             step = None if chosen is None or chosen.advice is None else self._step(chosen.advice)
             self.dismiss(None)
             if step is not None:
                 step()
-        elif event.character in _IDS:
-            event.stop()
+        elif character in _IDS:
             self.dismiss(None)
-            await self.app.run_action(f"app.look_at('{_IDS[event.character]}')")
-        elif self.scroll_key(event.key):
-            event.stop()
+            await self.app.run_action(f"app.look_at('{_IDS[character]}')")
+        else:
+            return self.scroll_key(key)
+        return True
 
 
 def _words(advice: Advice) -> str:

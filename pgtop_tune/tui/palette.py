@@ -37,6 +37,8 @@ WITHOUT_COLOUR: Final = "mono"
 _WIDGET_COLOURS: Final = (
     "primary", "secondary", "accent", "warning", "error", "success", "foreground", "background", "surface", "panel",
 )  # fmt: skip
+_GROUNDS: Final = ("foreground", "background", "surface", "panel")
+"""Colours that are the terminal's own unless a theme names others."""
 _NATIVE_VARIABLES: Final = {"ansi-background": "ansi_default", "ansi-foreground": "ansi_default"}
 """Asked for by Textual's own style sheets, and defined only by its own native themes."""
 _TEXT_STYLES: Final = frozenset({"none", "bold", "dim", "italic", "underline", "reverse", "strike"})
@@ -217,16 +219,7 @@ def _theme(table: Mapping[str, Any], problems: list[str]) -> PaletteTheme:
         description=str(table.get("description", "")),
         dark=bool(dark),
         ansi=native,
-        primary=colours.get("primary", ""),
-        secondary=colours.get("secondary"),
-        accent=colours.get("accent"),
-        warning=colours.get("warning"),
-        error=colours.get("error"),
-        success=colours.get("success"),
-        foreground=colours.get("foreground", own),
-        background=colours.get("background", own),
-        surface=colours.get("surface", own),
-        panel=colours.get("panel", own),
+        **(dict.fromkeys(_GROUNDS, own) | {"primary": ""} | colours),
         boost=own,
         variables=({**_NATIVE_VARIABLES, **variables} if native else variables),
         spans=spans,

@@ -6,13 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from textual import events
-
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN
-from pgtop_tune.metrics import sections
-from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.postgres import Backend
@@ -67,16 +63,15 @@ class PlanDialog(Dialog[None]):
             where += " Generic: the plan for any values of the placeholders."
         return [*lines, (), *wrapped(where, cells, "dim"), (), *wrapped(plan.statement, cells, "dim")]
 
-    def on_key(self, event: events.Key) -> None:
-        """Scrolling, copying."""
-        if event.key == "y":
-            event.stop()
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Copy, close or scroll."""
+        if key == "y":
             self.copy("\n".join(self._plan.lines), "the plan is in your terminal's clipboard")
-        elif event.key in ("enter", "e"):
-            event.stop()
+        elif key in ("enter", "e"):
             self.dismiss(None)
-        elif self.scroll_key(event.key):
-            event.stop()
+        else:
+            return self.scroll_key(key)
+        return True
 
 
 _STATEMENT: Final = "this statement"
@@ -180,7 +175,8 @@ class SessionActions:
             chosen: The tagged sessions, or the selected one.
             listed: Every session that the filter shows; () without a filter.
         """
-        every = tuple(key for key in listed if _is_client(_seen(session, key)))
+        seen = [(key, find(session, key)) for key in listed]
+        every = tuple(key for key, backend in seen if backend is not None and backend.backend_type == _CLIENT)
         if not chosen and not every:
             return _SELECT, False
         wanted: tuple[BackendKey, ...] = tuple(chosen) or every
@@ -210,7 +206,7 @@ class SessionActions:
         """Shows the plan of what a session runs; asks before, where only a powerful role could plan it."""
         if len(chosen) != 1:
             return "select one session at a time for a plan" if chosen else _SELECT, False
-        backend = _seen(session, chosen[0])
+        backend = find(session, chosen[0])
         if backend is None or not backend.query:
             return "EXPLAIN does not take this session's statement", False
         key, seen = chosen[0], backend.query
@@ -236,7 +232,7 @@ class SessionActions:
 
         said: list[Paragraph] = []
         for key, statement in zip(wanted, await self._context.client.ask(compose()), strict=False):
-            said += [Paragraph(_introduced(key, _seen(session, key)), "strong"), Paragraph(statement)]
+            said += [Paragraph(_introduced(key, find(session, key)), "strong"), Paragraph(statement)]
         if len(wanted) > _LISTED:
             said.append(Paragraph(f"and {len(wanted) - _LISTED} more of the same kind", "warning"))
         what = f"session {wanted[0][0]}" if len(wanted) == 1 else f"{len(wanted)} sessions"
@@ -251,7 +247,7 @@ class SessionActions:
         if not done:
             return
         who = str(done[0][0]) if len(done) == 1 else f"×{len(done)}"
-        detail = "; ".join(_introduced(key, _seen(session, key)) for key in done[:_LISTED])
+        detail = "; ".join(_introduced(key, find(session, key)) for key in done[:_LISTED])
         self._context.client.note(EventKind.NOTE, f"{_PAST[act]} {who}", detail)
 
 
@@ -284,16 +280,6 @@ def _not_as_session(risk: PlanRisk) -> str:
         f"The query's own role, {risk.session_role}, cannot log in without its password: {risk.not_as_session}."
         " An entry in .pgpass for it is used."
     )
-
-
-def _seen(session: Session, key: BackendKey) -> Backend | None:
-    frame = session.now
-    activity = None if frame is None else sections.activity(frame)
-    return None if activity is None or isinstance(activity, Unavailable) else find(activity, key)
-
-
-def _is_client(backend: Backend | None) -> bool:
-    return backend is not None and backend.backend_type == _CLIENT
 
 
 def _introduced(key: BackendKey, backend: Backend | None) -> str:

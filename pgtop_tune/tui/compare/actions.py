@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from textual import events
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
@@ -251,16 +250,15 @@ class OverlayDialog(Dialog[OverlayChoice]):
         style = "cursor" if at == self._at else "dim" if broken else PLAIN
         return padded(((shortened(words, cells, self.glyphs.ellipsis), style),), cells)
 
-    def on_key(self, event: events.Key) -> None:
-        """Moving and choosing."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Move and choose."""
         paths = self._paths or ()
-        if event.key in _MOVES:
-            self._at = min(max(self._at + _MOVES[event.key], 0), max(len(paths) - 1, 0))
-            self.repaint()
-        elif event.key in ("enter", "g", "t") and paths:
-            self.dismiss(OverlayChoice(paths[self._at], by_clock=event.key == "t"))
-        elif event.key in _AGO_S:
-            self.dismiss(OverlayChoice(ago_s=_AGO_S[event.key]))
+        if key in _MOVES:
+            self._at = min(max(self._at + _MOVES[key], 0), max(len(paths) - 1, 0))
+        elif key in ("enter", "g", "t") and paths:
+            self.dismiss(OverlayChoice(paths[self._at], by_clock=key == "t"))
+        elif key in _AGO_S:
+            self.dismiss(OverlayChoice(ago_s=_AGO_S[key]))
         else:
-            return
-        event.stop()
+            return False
+        return True

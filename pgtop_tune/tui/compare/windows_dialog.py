@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from textual import events
-
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, duration
@@ -128,15 +126,15 @@ class WindowsDialog(Dialog[None]):
         missing = [line for note in self._notes for line in wrapped(note, cells, "warning")]
         return [*lines[:-1], *missing, *differing_lines(self._found, cells, self.glyphs)]
 
-    def on_key(self, event: events.Key) -> None:
-        """Scrolling and copying."""
-        if event.key == "y":
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Scroll, copy or close."""
+        if key == "y":
             self._copy()
-        elif event.key == "enter":
+        elif key == "enter":
             self.dismiss(None)
-        elif not self.scroll_key(event.key):
-            return
-        event.stop()
+        else:
+            return self.scroll_key(key)
+        return True
 
     def _copy(self) -> None:
         if self._found is None:

@@ -27,7 +27,6 @@ from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS, sessions_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits, waits_axis
 from pgtop_tune.tui.dashboard.wal import wal_lines
-from pgtop_tune.tui.dialogs.dialog import copy
 from pgtop_tune.tui.scene.header import NO_PAGES, PageNames, footer_line, header_line
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen, word_at
 from pgtop_tune.tui.widgets.lines import PLAIN
@@ -382,7 +381,7 @@ class Dashboard(SceneScreen):
         """Every visible pane."""
         scene = self._scene
         self._rows, self._background = folded(session_rows(scene.session, self._view), self._view)
-        self._view = scrolled(self._view, self._rows, self._visible_rows)
+        self._view = scrolled(self._view, self._rows, self.visible_rows)
         state = DashboardState(
             view=self._view,
             rows=self._rows,
@@ -428,7 +427,8 @@ class Dashboard(SceneScreen):
         self._choose(replace(self._view, filter=text, top=0))
 
     @property
-    def _visible_rows(self) -> int:
+    def visible_rows(self) -> int:
+        """Rows of sessions that are in view."""
         return max(dict(self._layout).get("sessions", 0) - HEAD_ROWS - bool(self._background), 0)
 
     @property
@@ -442,17 +442,13 @@ class Dashboard(SceneScreen):
 
     def action_move(self, by: int) -> None:
         """Selects the session so many rows further down."""
-        self._choose(moved(self._view, self._rows, by, self._visible_rows))
-
-    def action_page(self, by: int) -> None:
-        """Selects a page further down or up."""
-        self.action_move(by * max(self._visible_rows - 1, 1))
+        self._choose(moved(self._view, self._rows, by, self.visible_rows))
 
     def action_edge(self, by: int) -> None:
         """Selects the first or the last session."""
         if self._rows:
             at = self._rows[0 if by < 0 else -1]
-            self._choose(scrolled(replace(self._view, selected=at.key), self._rows, self._visible_rows))
+            self._choose(scrolled(replace(self._view, selected=at.key), self._rows, self.visible_rows))
 
     def action_unselect(self) -> None:
         """No selection, no filter; where there is neither, no marks."""
@@ -488,10 +484,8 @@ class Dashboard(SceneScreen):
     def action_copy(self) -> None:
         """Copies the selected session's query."""
         query = "" if self._view.selected is None else query_of(self._scene.session, self._view.selected)
-        words = "select a session with the arrows first"
-        if query:
-            words = copy(self.app, query, "the query is in your terminal's clipboard")
-        self.app.notify(words, markup=False, severity="information" if query else "warning")
+        copied = "the query is in your terminal's clipboard"
+        self.copy_or_warn(query, copied, "select a session with the arrows first")
 
     def moment_at(self, pane: str, x: int, y: int) -> float | None:
         """See `SceneScreen.moment_at`."""
@@ -513,5 +507,5 @@ class Dashboard(SceneScreen):
         if y == HEAD_ROWS - 1:
             name = _SORT_OF_HEADING.get(word_at(self._drawn[pane][y], x))
             self._choose(self._view if name is None else replace(self._view, sort=name, top=0))
-        elif HEAD_ROWS <= y < HEAD_ROWS + self._visible_rows and at < len(self._rows):
+        elif HEAD_ROWS <= y < HEAD_ROWS + self.visible_rows and at < len(self._rows):
             self._choose(replace(self._view, selected=self._rows[at].key))

@@ -31,13 +31,11 @@ _KEPT: Final = 500
 """Characters of a query that a frame has: `Backend.query`."""
 
 
-def find(activity: Activity, key: BackendKey) -> Backend | None:
-    """The session, if it is still there."""
-    pid, started_ms = key
-    for backend in activity.backends:
-        if backend.pid == pid and backend.backend_start_ms == started_ms:
-            return backend
-    return None
+def find(session: Session, key: BackendKey) -> Backend | None:
+    """Return the session with that key in the newest frame; None when it has ended or cannot be seen."""
+    activity = None if session.interval is None else session.interval.now(sections.activity)
+    backends = () if activity is None else activity.backends
+    return next((each for each in backends if (each.pid, each.backend_start_ms) == key), None)
 
 
 def details_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
@@ -48,15 +46,13 @@ def details_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
         key: Which session.
         cells: Width.
     """
-    # Not needed for the first picture.
-
     frame = session.now
     if frame is None:
         return [(("waiting for the first frame", "dim"),)]
     activity = sections.activity(frame)
     if isinstance(activity, Unavailable):
         return wrapped(str(activity), cells, "critical")
-    backend = find(activity, key)
+    backend = find(session, key)
     if backend is None:
         return [((f"session {key[0]} has ended", "warning"),)]
     lines = [line for label, text in _facts(backend, activity.now_ms) for line in labelled(label, text, cells)]
@@ -87,8 +83,8 @@ def _query(backend: Backend, session: Session, cells: int) -> list[Line]:
 
 
 def _statement_of(backend: Backend, session: Session) -> StatementText | None:
-    texts = None if session.now is None else sections.statement_texts(session.now)
-    if texts is None or isinstance(texts, Unavailable) or backend.query_id is None:
+    texts = None if session.interval is None else session.interval.now(sections.statement_texts)
+    if texts is None or backend.query_id is None:
         return None
     return next((each for each in texts.texts if each.queryid == backend.query_id and each.query), None)
 
@@ -161,13 +157,9 @@ def _other(label: str, text: str, style: str, cells: int) -> Line:
 
 
 def query_of(session: Session, key: BackendKey) -> str:
-    """The query text of a session as the server gave it; "" when there is none."""
-    frame = session.now
-    activity = None if frame is None else sections.activity(frame)
-    if activity is None or isinstance(activity, Unavailable):
-        return ""
-    backend = find(activity, key)
-    return (backend.query or "") if backend is not None else ""
+    """Return the query text of a session as the server gave it; "" when there is none."""
+    backend = find(session, key)
+    return "" if backend is None else backend.query or ""
 
 
 # What a session is at: the lock it wants, progress, parallel workers, its statement's figures, what it ran before.
@@ -285,7 +277,11 @@ def session_dialog(session: Session, key: BackendKey, glyphs: Glyphs, keys: Sequ
         keys: What can be done with it.
     """
 
-    def lines(session: Session, cells: int) -> list[Line]:
-        return details_lines(session, key, cells)
-
-    return DetailsDialog(f"session {key[0]}", session, lines, lambda session: query_of(session, key), glyphs, keys)
+    return DetailsDialog(
+        title=f"session {key[0]}",
+        session=session,
+        lines=lambda session, cells: details_lines(session, key, cells),
+        copied=lambda session: query_of(session, key),
+        glyphs=glyphs,
+        more=keys,
+    )

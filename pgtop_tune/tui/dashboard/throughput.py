@@ -363,12 +363,8 @@ def _overlay_figure(found: Against | None, glyphs: Glyphs, *, long: bool = False
     if found is None:
         return (("-".rjust(7), "dim"),)
     effect, style = found.effect, "strong" if found.verdict is Verdict.DIFFER else "dim"
-    figure = f"{_signed_percent(effect.relative, glyphs)} %"
+    figure = _figure(effect.relative, glyphs)
     if not long or effect.low is None or effect.high is None:
         return ((figure, style),)
-    between = f" ({_signed_percent(effect.low, glyphs)} {glyphs.ellipsis} {_signed_percent(effect.high, glyphs)})"
+    between = _between(effect.low, effect.high, glyphs)
     return ((figure, style), (between, style), (f" {found.verdict:<{_LONGEST_VERDICT}}", style))
-
-
-def _signed_percent(share: float, glyphs: Glyphs) -> str:
-    return f"{100.0 * share:+5.1f}".replace("-", glyphs.minus)

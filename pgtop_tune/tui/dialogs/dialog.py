@@ -162,8 +162,22 @@ class Dialog(OpensAtOnce[T]):
             self._box = canvas.styles.width, canvas.styles.height = cells, self._rows
         canvas.show(lines[self._top : self._top + self._rows])
 
+    async def on_key(self, event: events.Key) -> None:
+        """Keep a key that means something here."""
+        if await self.pressed(event.key, event.character):
+            event.stop()
+            self.repaint()
+
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Do what a key does in this dialog.
+
+        Returns:
+            Whether it means something here.
+        """
+        return self.scroll_key(key)
+
     def scroll_key(self, key: str) -> bool:
-        """Moves longer content under the box, if the key is one that scrolls.
+        """Move longer content under the box, if the key is one that scrolls.
 
         Returns:
             Whether it was.
@@ -296,15 +310,13 @@ class ConfirmDialog(Dialog[T]):
             lines.append(((key_name(choice.keys[0]).rjust(6), "key"), ("  ", ""), (choice.label, "")))
         return lines
 
-    def on_key(self, event: events.Key) -> None:
-        """An answer, or scrolling through a long question."""
-        for choice in self._choices:
-            if event.key in choice.keys:
-                event.stop()
-                self.dismiss(choice.value)
-                return
-        if self.scroll_key(event.key):
-            event.stop()
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Give an answer, or scroll through a long question."""
+        choice = next((choice for choice in self._choices if key in choice.keys), None)
+        if choice is None:
+            return self.scroll_key(key)
+        self.dismiss(choice.value)
+        return True
 
 
 # What stands there when the terminal has no room for a picture.
@@ -412,24 +424,20 @@ class DetailsDialog(Dialog[None]):
         self._session = session
         self.repaint()
 
-    async def on_key(self, event: events.Key) -> None:
-        """Scrolling, copying, what the row's keys do."""
-        more = self._more_keys.get(event.key) or self._more_keys.get(event.character or "")
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Scroll, copy, close, or do what a key of the row does."""
+        more = self._more_keys.get(key) or self._more_keys.get(character or "")
         if more is not None:
-            event.stop()
             self.dismiss(None)
             await self.app.run_action(more.action)
-            return
-        if event.key == "y":
-            event.stop()
-            copied = self._copied(self._session)
-            if copied:
+        elif key == "y":
+            if copied := self._copied(self._session):
                 self.copy(copied, "copied to your terminal's clipboard")
-        elif event.key == "enter":
-            event.stop()
+        elif key == "enter":
             self.dismiss(None)
-        elif self.scroll_key(event.key):
-            event.stop()
+        else:
+            return self.scroll_key(key)
+        return True
 
 
 def copy(app: App[Any], text: str, said: str) -> str:

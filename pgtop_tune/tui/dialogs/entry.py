@@ -312,18 +312,17 @@ class ChoiceDialog(Dialog[str]):
             )
         return lines
 
-    def on_key(self, event: events.Key) -> None:
-        """Moving and choosing."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Move and choose."""
         last = len(self._choices) - 1
-        to = {"up": self._at - 1, "down": self._at + 1, "home": 0, "end": last}.get(event.key)
-        if event.key == "enter":
+        to = {"up": self._at - 1, "down": self._at + 1, "home": 0, "end": last}.get(key)
+        if key == "enter":
             self.dismiss(self._choices[self._at].word)
         elif to is not None:
             self._at = min(max(to, 0), last)
-        elif not self._to_letter(event.character):
-            return
-        event.stop()
-        self.repaint()
+        else:
+            return self._to_letter(character)
+        return True
 
     def _to_letter(self, character: str | None) -> bool:
         places = [*range(self._at + 1, len(self._choices)), *range(self._at + 1)]
@@ -356,15 +355,15 @@ class PromptDialog(Dialog[T]):
         field: Line = (("> ", "label"), *self._field.line(cells - 2))
         return [field, *self.foot(cells), *wrapped(self._hint, cells, "dim")]
 
-    def on_key(self, event: events.Key) -> None:
-        """Typing."""
-        if event.key == "enter":
-            event.stop()
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Type, or submit the text."""
+        if key == "enter":
             self._submit()
-        elif self._field.press(event.key, event.character):
-            event.stop()
+        elif self._field.press(key, character):
             self.say()
-            self.repaint()
+        else:
+            return False
+        return True
 
     def on_paste(self, event: events.Paste) -> None:
         """Text from the terminal's clipboard."""
@@ -377,7 +376,6 @@ class PromptDialog(Dialog[T]):
             result = self._accept(self._field.text)
         except PgtopError as problem:
             self.say(str(problem))
-            self.repaint()
             return
         self._field.replace("")
         self.dismiss(result)

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from msgspec import Struct
-from textual import events
 
 from pgtop_tune.base.units import count
 from pgtop_tune.metrics.catalogue import Keyed, Metric
@@ -90,35 +89,32 @@ class HelpDialog(Dialog[None]):
     def _lines(self, cells: int) -> list[Line]:
         return [*key_lines(self._actions, self._keymap, cells, self.glyphs), *self._explained(cells)]
 
-    def on_key(self, event: events.Key) -> None:
-        """Scrolling and searching; the keys that opened it close it."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Scroll and search; the keys that opened the help close it."""
         if self._search is not None:
-            if event.key not in ("escape", "ctrl+c"):
-                event.stop()
-                self._type(self._search, event)
-        elif event.key == "slash":
-            event.stop()
+            if key in ("escape", "ctrl+c"):
+                return False
+            self._type(self._search, key, character)
+        elif key == "slash":
             self._search = TextField()
             self._say_search()
-        elif event.key in ("n", "N") and self._wanted:
-            event.stop()
-            self._seek(forward=event.key == "n")
-        elif event.key in ("question_mark", "f1", "q", "enter"):
-            event.stop()
+        elif key in ("n", "N") and self._wanted:
+            self._seek(forward=key == "n")
+        elif key in ("question_mark", "f1", "q", "enter"):
             self.dismiss(None)
-        elif event.key in ("tab", "shift+tab"):
-            event.stop()
-            self._turn(forward=event.key == "tab")
-        elif self.scroll_key(event.key):
-            event.stop()
+        elif key in ("tab", "shift+tab"):
+            self._turn(forward=key == "tab")
+        else:
+            return self.scroll_key(key)
+        return True
 
-    def _type(self, field: TextField, event: events.Key) -> None:
-        """Every key belongs to the search; each letter goes to the first line that has the text."""
-        if event.key == "enter":
+    def _type(self, field: TextField, key: str, character: str | None) -> None:
+        """Type into the search; each letter goes to the first line that has the text."""
+        if key == "enter":
             self._search = None
             self.captions("help", f"/{self._wanted}  n N next, previous  Esc back" if self._wanted else _KEYS)
             return
-        field.press(event.key, event.character)
+        field.press(key, character)
         self._wanted = field.text.strip().lower()
         self._found = None
         self._seek(forward=True)
@@ -140,9 +136,7 @@ class HelpDialog(Dialog[None]):
         else:
             place = next((at for at in reversed(places) if at < here), places[-1] if places else None)
         self._found = place
-        if place is None:
-            self.repaint()
-        else:
+        if place is not None:
             self.show_from(max(place - 1, 0))
 
     def action_close(self) -> None:

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
-from textual import events
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import count, duration
@@ -101,20 +100,19 @@ class ProgressDialog(Dialog[ExperimentState]):
         """It goes on."""
         self.repaint()
 
-    def on_key(self, event: events.Key) -> None:
-        """Stop, copy, keep, scroll."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Stop, copy, keep B, or scroll."""
         state = self._experiments.state()
-        if event.key == "y":
+        if key == "y":
             self.copy(state.details, "the result is in your terminal's clipboard")
-        elif event.key == "s" and state.under_way:
+        elif key == "s" and state.under_way:
             self._ask_to_stop()
-        elif event.key == "Y" and state.better and not state.under_way:
+        elif key == "Y" and state.better and not state.under_way:
             self._keep()
             self.dismiss(None)
-        elif not self.scroll_key(event.key):
-            return
-        event.stop()
-        self.repaint()
+        else:
+            return self.scroll_key(key)
+        return True
 
     def _ask_to_stop(self) -> None:
         where = self._experiments.state().where
@@ -341,19 +339,18 @@ class StartDialog(Dialog[ExperimentRequest]):
         self._ask_anew()
         self.repaint()
 
-    def on_key(self, event: events.Key) -> None:
-        """Time, start, and ways to what is missing."""
-        if event.key in ("plus", "minus", "right", "left"):
-            by = 1 if event.key in ("plus", "right") else -1
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Choose the time, start, or open what is missing."""
+        if key in ("plus", "minus", "right", "left"):
+            by = 1 if key in ("plus", "right") else -1
             self._minutes = min(max(self._minutes + by, 0), len(_MINUTES) - 1)
-        elif event.key == "enter" and not self.busy:
+        elif key == "enter" and not self.busy:
             self._begin()
-        elif event.key in self._ways:
-            self._ways[event.key]()
-        elif not self.scroll_key(event.key):
-            return
-        event.stop()
-        self.repaint()
+        elif key in self._ways:
+            self._ways[key]()
+        else:
+            return self.scroll_key(key)
+        return True
 
     def _begin(self) -> None:
         load = self._load

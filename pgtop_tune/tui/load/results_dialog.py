@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from textual import events
-
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, count, marked_ms, ms, number
 from pgtop_tune.metrics.load import QUANTILES
@@ -306,17 +304,17 @@ class ResultsDialog(Dialog[None]):
             return steps_lines(series, cells, self.app.size.height - _AROUND, self.glyphs)
         return result_lines(series.results[max(self._page - 1, 0)], cells, self.glyphs)
 
-    def on_key(self, event: events.Key) -> None:
-        """Turning pages, scrolling, copying."""
-        if event.key == "y":
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Turn pages, scroll, copy or close."""
+        if key == "y":
             text = "\n".join(text_of(line).rstrip() for line in self.content(self.cells))
             self.copy(text, "the result is in your clipboard")
-        elif event.key == "enter":
+        elif key == "enter":
             self.dismiss(None)
-        elif event.key in _TURN and self._pages > 1:
-            self._page = (self._page + _TURN[event.key]) % self._pages
+        elif key in _TURN and self._pages > 1:
+            self._page = (self._page + _TURN[key]) % self._pages
             self.captions(self._title(), self._keys())
             self.show_from(0)
-        elif not self.scroll_key(event.key):
-            return
-        event.stop()
+        else:
+            return self.scroll_key(key)
+        return True

@@ -455,10 +455,6 @@ def _named(label: str, shares: Sequence[IoShare]) -> Line:
     return labelled(label, first or "nobody", PLAIN if first else "dim")
 
 
-def _summary_rows(width: int, height: int) -> int:
-    return 2 if height >= 20 else 1
-
-
 IO: Final = PageTable(
     id="io",
     title="pg_stat_io",
@@ -497,6 +493,6 @@ PAGE: Final = Page(
     title="io/wal",
     tables=(IO, WAL, SLRU, DATABASES, ARCHIVER),
     summary=_summary,
-    summary_rows=_summary_rows,
+    summary_rows=lambda width, height: 2 if height >= 20 else 1,
     numbers=_NUMBERS,
 )

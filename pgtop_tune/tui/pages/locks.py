@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -129,12 +130,6 @@ def _place(row: LockRow) -> str:
     return "  " * (node.depth - 1) + "> " + name if node.depth <= _DEEPEST else f"{'  ' * _DEEPEST}{node.depth}> {name}"
 
 
-def _place_style(row: LockRow) -> str:
-    if row.node.circle:
-        return "critical"
-    return "critical" if row.node.depth == 0 else "wait-lock"
-
-
 def _state(row: LockRow) -> str:
     if row.node.pid == PREPARED_TRANSACTION:
         return "prepared"
@@ -147,20 +142,12 @@ def _state_style(row: LockRow) -> str:
     return "warning" if row.node.backend is not None and row.node.backend.state in IDLE_IN_TRANSACTION else PLAIN
 
 
-def _waited_style(row: LockRow) -> str:
-    return "warning" if (row.node.waited_ms or 0) >= _LONG_MS else PLAIN
-
-
 def _mode(text: str) -> str:
     return ", ".join(mode.removesuffix("Lock") for mode in text.split(", ")) if text else ""
 
 
 def _wait_of(name: str) -> Callable[[Any], str]:
     return lambda row: "" if row.node.wait is None else one_line(getattr(row.node.wait, name) or "", _TEXT)
-
-
-def _object(row: LockRow) -> str:
-    return "" if row.node.wait is None else locked_object(row.node.wait)
 
 
 def _query(row: LockRow) -> str:
@@ -181,16 +168,19 @@ def _age(id: str, title: str, field: str, definition: str, *, shown: bool = True
 _COLUMNS: Final = (
     PageColumn("pid", "PID", 14, _place, "Blocking sessions: each waiter is below the first session that blocks it. "
         "Red: they wait for each other, a deadlock that the server ends after deadlock_timeout.",
-        "pg_blocking_pids(pid)", value=lambda row: row.node.pid, largest_first=False, style=_place_style),
+        "pg_blocking_pids(pid)", value=lambda row: row.node.pid, largest_first=False,
+        style=lambda row: "wait-lock" if row.node.depth and not row.node.circle else "critical"),
     PageColumn("waited", "waits", 6, lambda row: "" if row.node.waited_ms is None else age(row.node.waited_ms / 1000.0),
         "Time it has waited for this lock, in seconds without a unit.",
         "now − pg_locks.waitstart, of the first moments pg_stat_activity.query_start",
-        value=lambda row: row.node.waited_ms, style=_waited_style, align="right"),
+        value=lambda row: row.node.waited_ms,
+        style=lambda row: "warning" if (row.node.waited_ms or 0) >= _LONG_MS else PLAIN, align="right"),
     PageColumn("state", "state", 8, lambda row: short_state(_state(row)),
         "State of the session. A root that is idle in transaction blocks "
         "all sessions below it while its client does nothing.", "pg_stat_activity.state",
         value=_state, largest_first=False, style=_state_style),
-    word("object", "object", 22, _object, "Locked object. A row by table, block and line; names only in the connected "
+    word("object", "object", 22, lambda row: "" if row.node.wait is None else locked_object(row.node.wait),
+         "Locked object. A row by table, block and line; names only in the connected "
         "database.", "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid"),
     number("blocks", "holds", 5, lambda row: float(row.node.blocks), count,
            "Sessions below it, directly or through others.", "pg_blocking_pids(pid)"),
@@ -269,15 +259,6 @@ def _root(row: LockRow, cells: int, glyphs: Glyphs) -> Line:
     return fit(told, cells) if room < 1 else (*told, (shortened(_query(row), room, glyphs.ellipsis), PLAIN))
 
 
-def _summary_rows(width: int, height: int) -> int:
-    return 5 if height >= 40 else 3 if height >= 30 else 2
-
-
-def _session(row: Any) -> BackendKey | None:
-    found: BackendKey | None = row.session
-    return found
-
-
 TABLE: Final = PageTable(
     id="locks",
     title="lock tree",
@@ -287,11 +268,16 @@ TABLE: Final = PageTable(
     details=_details,
     copied=_query,
     called=lambda row: f"PID {row.node.pid}" if row.node.pid != PREPARED_TRANSACTION else "prepared transaction",
-    backend_of=_session,
+    backend_of=attrgetter("session"),
     empty="no session waits for a lock",
     leads=True,
 )
 
 PAGE: Final = Page(
-    key="4", id="locks", title="locks", tables=(TABLE, LOCK_TYPES), summary=_summary, summary_rows=_summary_rows
+    key="4",
+    id="locks",
+    title="locks",
+    tables=(TABLE, LOCK_TYPES),
+    summary=_summary,
+    summary_rows=lambda width, height: 5 if height >= 40 else 3 if height >= 30 else 2,
 )

@@ -19,7 +19,6 @@ from pgtop_tune.metrics.pooler import (
     WAITING,
     XACTS,
     PoolRow,
-    Traffic,
     pool_rows,
     poolers,
     share_rows,
@@ -177,22 +176,6 @@ def _servers(interval: Interval, name: str, console: ConsoleSample) -> Phrase:
     return Phrase(labelled("servers", f"{now}, at most {most}{of}", style), 2, short)
 
 
-def _summary_rows(width: int, height: int) -> int:
-    return _MOST_LINES if height >= 20 else 1
-
-
-def _summary_needs(session: Session, width: int) -> int:
-    return 0 if session.interval is None else len(poolers(session.interval))
-
-
-def _rests(row: PoolRow) -> bool:
-    return not (row.pool.cl_active or row.pool.cl_waiting or row.pool.sv_active)
-
-
-def _still(row: Traffic) -> bool:
-    return not row.xacts_per_s
-
-
 POOLS: Final = PageTable(
     id="pools",
     title="pools",
@@ -200,7 +183,7 @@ POOLS: Final = PageTable(
     rows=rows_of(sections.pooler, pool_rows),
     key_of=attrgetter("key"),
     empty="no pool: no client has connected through a pooler that answers",
-    quiet=_rests,
+    quiet=lambda row: not (row.pool.cl_active or row.pool.cl_waiting or row.pool.sv_active),
 )
 TRAFFIC: Final = PageTable(
     id="pooler-traffic",
@@ -210,7 +193,7 @@ TRAFFIC: Final = PageTable(
     key_of=attrgetter("key"),
     sort="xacts",
     empty="nothing was counted yet",
-    quiet=_still,
+    quiet=lambda row: not row.xacts_per_s,
 )
 SHARES: Final = PageTable(
     id="pooler-servers",
@@ -228,7 +211,7 @@ PAGE: Final = Page(
     title="pools",
     tables=(POOLS, TRAFFIC, SHARES),
     summary=_summary,
-    summary_rows=_summary_rows,
+    summary_rows=lambda width, height: _MOST_LINES if height >= 20 else 1,
     numbers=METRICS,
-    summary_needs=_summary_needs,
+    summary_needs=lambda session, width: 0 if session.interval is None else len(poolers(session.interval)),
 )

@@ -162,7 +162,9 @@ _INDEX_COLUMNS: Final = (
          most=_NAME),
     number("pages", "size~", 7, lambda row: row.size_bytes, size,
            "Size as of the last vacuum or analyze.", "pg_class.relpages · block_size"),
-    word("kind", "kind", 8, lambda row: _index_kind(row.row), "unique: enforces a constraint, even without scans; "
+    word("kind", "kind", 8,
+        lambda row: "invalid" if not row.row.is_valid else "unique" if row.row.is_constraint else "plain",
+        "unique: enforces a constraint, even without scans; "
         "invalid: a CREATE INDEX CONCURRENTLY that failed, or is in progress.", "pg_index.indisunique, indisvalid"),
     _per_s("scans", "scans/s", "idx_scan", "Scans", "pg_stat_all_indexes"),
     number("all", "scans", 8, _of_row("idx_scan"), count,
@@ -179,85 +181,71 @@ _INDEX_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _index_kind(index: Any) -> str:
-    if not index.is_valid:
-        return "invalid"
-    return "unique" if index.is_constraint else "plain"
+class VacuumRow(Struct, frozen=True):
+    """A table's vacuum at a moment of the server's clock."""
+
+    vacuum: TableVacuum
+    now_ms: int
 
 
-def _vacuum(name: str) -> Callable[[TableVacuum], float | None]:
-    return attrgetter(name)
+def _since(*names: str) -> Callable[[Any], float | None]:
+    """Return the function that gives the seconds since the later of two moments of a table."""
+
+    def seconds(row: VacuumRow) -> float | None:
+        moments = [moment for name in names if (moment := getattr(row.vacuum.table, name)) is not None]
+        return max(row.now_ms - max(moments), 0) / 1000.0 if moments else None
+
+    return seconds
 
 
-class _Since:
-    """Seconds since the later of two moments of a table."""
-
-    def __init__(self, *names: str) -> None:
-        self._names = names
-
-    def __call__(self, row: tuple[TableVacuum, int]) -> float | None:
-        vacuum, now_ms = row
-        moments = [getattr(vacuum.table, name) for name in self._names]
-        known = [moment for moment in moments if moment is not None]
-        return max(now_ms - max(known), 0) / 1000.0 if known else None
-
-
-def _vacuum_rows(interval: Interval) -> list[tuple[TableVacuum, int]]:
+def _vacuum_rows(interval: Interval) -> list[VacuumRow]:
     sample = interval.now(sections.relations)
-    return [] if sample is None else [(vacuum, sample.now_ms) for vacuum in table_vacuums(interval)]
+    return [] if sample is None else [VacuumRow(vacuum, sample.now_ms) for vacuum in table_vacuums(interval)]
 
 
-def _first(value: Callable[[TableVacuum], Any]) -> Callable[[tuple[TableVacuum, int]], Any]:
-    return lambda row: value(row[0])
-
-
-def _autovacuum(vacuum: TableVacuum) -> str:
-    return {True: "on", False: "off", None: ""}[vacuum.enabled]
-
-
-def _vacuums(vacuum: TableVacuum) -> int:
-    return vacuum.table.vacuum_count + vacuum.table.autovacuum_count
+_ON_OFF: Final = {True: "on", False: "off", None: ""}
 
 
 _VACUUM_COLUMNS: Final = (
-    word("table", "table", 28, foreign(_first(lambda vacuum: _table_name(vacuum.table))),
+    word("table", "table", 28, foreign(lambda row: _table_name(row.vacuum.table)),
          "Schema and name.", "pg_stat_all_tables.schemaname, relname", most=_NAME),
-    number("dead", "dead", 7, _first(lambda vacuum: vacuum.table.n_dead_tup), count,
+    number("dead", "dead", 7, attrgetter("vacuum.table.n_dead_tup"), count,
            "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
-    number("dead-share", "due dead%", 9, _first(_vacuum("dead_percent")), percent,
+    number("dead-share", "due dead%", 9, attrgetter("vacuum.dead_percent"), percent,
            "Dead rows in per cent of autovacuum's threshold.",
            "n_dead_tup / (autovacuum_vacuum_threshold + autovacuum_vacuum_scale_factor · reltuples)",
            critical=_OVERDUE),
-    number("insert-share", "due ins%", 8, _first(_vacuum("insert_percent")), percent,
+    number("insert-share", "due ins%", 8, attrgetter("vacuum.insert_percent"), percent,
            "Inserted rows in per cent of autovacuum's threshold.",
            "n_ins_since_vacuum / (autovacuum_vacuum_insert_threshold + …_scale_factor · reltuples · not frozen (18+))",
            critical=_OVERDUE),
-    number("analyze-share", "due anlz%", 9, _first(_vacuum("analyze_percent")), percent,
+    number("analyze-share", "due anlz%", 9, attrgetter("vacuum.analyze_percent"), percent,
            "Changed rows in per cent of autoanalyze's threshold.",
            "n_mod_since_analyze / (autovacuum_analyze_threshold + autovacuum_analyze_scale_factor · reltuples)",
            critical=_OVERDUE),
-    word("autovacuum", "auto", 4, _first(_autovacuum), "Whether autovacuum is on for this table.",
+    word("autovacuum", "auto", 4, lambda row: _ON_OFF[row.vacuum.enabled], "Whether autovacuum is on for this table.",
          "autovacuum, and autovacuum_enabled of the table"),
-    number("vacuum", "vacuumed", 8, _Since("last_vacuum_ms", "last_autovacuum_ms"), age,
+    number("vacuum", "vacuumed", 8, _since("last_vacuum_ms", "last_autovacuum_ms"), age,
            "Time since its last vacuum, manual or automatic.",
            "now − greatest(last_vacuum, last_autovacuum) of pg_stat_all_tables"),
-    number("autovacuum-ago", "autovac", 8, _Since("last_autovacuum_ms"), age,
+    number("autovacuum-ago", "autovac", 8, _since("last_autovacuum_ms"), age,
            "Time since its last autovacuum.", "now − pg_stat_all_tables.last_autovacuum", shown=False),
-    number("analyze", "analyzed", 8, _Since("last_analyze_ms", "last_autoanalyze_ms"), age,
+    number("analyze", "analyzed", 8, _since("last_analyze_ms", "last_autoanalyze_ms"), age,
            "Time since its last analyze, manual or automatic.",
            "now − greatest(last_analyze, last_autoanalyze) of pg_stat_all_tables"),
-    number("vacuums", "vacs", 6, _first(_vacuums), count,
+    number("vacuums", "vacs", 6,
+           lambda row: row.vacuum.table.vacuum_count + row.vacuum.table.autovacuum_count, count,
            "Number of vacuums.", "vacuum_count + autovacuum_count of pg_stat_all_tables"),
-    number("vacuum-ms", "vac ms", 7, _first(lambda vacuum: vacuum.table.vacuum_ms), ms,
+    number("vacuum-ms", "vac ms", 7, attrgetter("vacuum.table.vacuum_ms"), ms,
            "Time spent vacuuming it (18+).", "total_vacuum_time + total_autovacuum_time of pg_stat_all_tables"),
-    number("xid-age", "xid age", 8, _first(_vacuum("xid_age")), count,
+    number("xid-age", "xid age", 8, attrgetter("vacuum.xid_age"), count,
            "Transactions since its oldest row that is not frozen.", "age(pg_class.relfrozenxid)"),
-    number("mxid-age", "mxid age", 8, _first(_vacuum("multixact_age")), count,
+    number("mxid-age", "mxid age", 8, attrgetter("vacuum.multixact_age"), count,
            "Multixacts since its oldest.", "mxid_age(pg_class.relminmxid)"),
-    number("freeze", "freeze%", 7, _first(_vacuum("freeze_percent")), percent,
+    number("freeze", "freeze%", 7, attrgetter("vacuum.freeze_percent"), percent,
            "Age in per cent of the limit for a forced vacuum, the higher of both.",
            "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=_FULL),
-    number("score", "score", 6, _first(lambda vacuum: vacuum.table.autovacuum_score), count,
+    number("score", "score", 6, attrgetter("vacuum.table.autovacuum_score"), count,
            "Urgency: autovacuum takes the highest first; from 1 on a threshold is passed (19+). Tables with "
            "autovacuum_enabled=off have one, too.",
            "pg_stat_autovacuum_scores.score"),
@@ -404,10 +392,6 @@ def _of_databases(interval: Interval) -> list[Phrase]:
     return [Phrase(labelled("oldest database", f"{percent(share)} % of freeze age", style), 3)]
 
 
-def _summary_rows(width: int, height: int) -> int:
-    return 1
-
-
 TABLES: Final = PageTable(
     id="tables",
     title="tables",
@@ -433,7 +417,7 @@ VACUUM: Final = PageTable(
     title="vacuum",
     columns=_VACUUM_COLUMNS,
     rows=rows_of(sections.relations, _vacuum_rows),
-    key_of=lambda row: row[0].table.oid,
+    key_of=attrgetter("vacuum.table.oid"),
     sort="dead-share",
     empty="this database has no tables",
 )
@@ -461,5 +445,5 @@ PAGE: Final = Page(
     title="tables",
     tables=(TABLES, INDEXES, VACUUM, PROGRESS, WRAPAROUND, TEMP_FILES),
     summary=_summary,
-    summary_rows=_summary_rows,
+    summary_rows=lambda width, height: 1,
 )

@@ -71,17 +71,14 @@ def _slot_state(row: SlotState) -> str:
     return slot_danger(row.slot) or _CALM
 
 
-def _slot_style(row: SlotState) -> str:
-    return {_CALM: "good", INACTIVE: "warning"}.get(_slot_state(row), "critical")
-
-
 _SLOT_COLUMNS: Final = (
     word("slot", "slot", 22, foreign(attrgetter("slot.slot_name")), "Name.", "pg_replication_slots.slot_name"),
     PageColumn("state", "state", 12, _slot_state,
                "in use; inactive: it has no reader and WAL piles up; unreserved: about to be lost; lost, or the "
                "reason why it is invalid.", "active, wal_status, conflicting (16), invalidation_reason (17+) of "
                    "pg_replication_slots",
-               value=_slot_state, largest_first=False, style=_slot_style),
+               value=_slot_state, largest_first=False,
+               style=lambda row: {_CALM: "good", INACTIVE: "warning"}.get(_slot_state(row), "critical")),
     number("retained", "retained", 8, attrgetter("retained_bytes"), size,
            "WAL kept on disk for it.", "pg_current_wal_insert_lsn() − restart_lsn"),
     number("growth", "grows/s", 8, attrgetter("retained_per_s"), size,
@@ -143,16 +140,12 @@ _HOLDER_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _prepared_age(row: tuple[PreparedTransaction, float, int | None]) -> int | None:
-    return row[2]
-
-
 _PREPARED_COLUMNS: Final = (
     word("gid", "prepared", 28, foreign(lambda row: row[0].gid), "Name it was prepared under.",
          "pg_prepared_xacts.gid"),
     number("age", "age", 7, lambda row: row[1], age, "Time since it was prepared; it has held its locks since then.",
            "now − pg_prepared_xacts.prepared", critical=300.0),
-    number("xacts", "xacts", 8, _prepared_age, count, "Transactions begun since then.",
+    number("xacts", "xacts", 8, lambda row: row[2], count, "Transactions begun since then.",
            "age(pg_prepared_xacts.transaction)"),
     word("owner", "owner", 16, foreign(lambda row: row[0].owner), "Role that prepared it.", "pg_prepared_xacts.owner"),
     word("database", "database", 16, foreign(lambda row: row[0].database), "Database in which it can be finished.",
@@ -276,10 +269,6 @@ def _called(holder: HorizonHolder) -> str:
     return f"{kind} {one_line(holder.name, 40)}" + (f", {more}" if more else "")
 
 
-def _summary_rows(width: int, height: int) -> int:
-    return 2 if height >= 20 else 1
-
-
 def _summary_needs(session: Session, width: int) -> int:
     return 2 if session.interval is not None and receiver_lag(session.interval) is not None else 1
 
@@ -336,6 +325,6 @@ PAGE: Final = Page(
     title="repl",
     tables=(SENDERS, SLOTS, HORIZON, PREPARED, SUBSCRIPTIONS, SETTINGS, LOG),
     summary=_summary,
-    summary_rows=_summary_rows,
+    summary_rows=lambda width, height: 2 if height >= 20 else 1,
     summary_needs=_summary_needs,
 )

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
-from textual import events
 
 from pgtop_tune.base.paths import content_of, private, replacing, state_dir
 from pgtop_tune.base.safe_text import one_line
@@ -18,7 +17,7 @@ from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import PAGES, ROWS, Action, footer_keys
-from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog, copy
+from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog
 from pgtop_tune.tui.dialogs.help import Entry, explained, why_untold
 from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
@@ -131,26 +130,21 @@ class ColumnsDialog(Dialog[frozenset[str]]):
             words = set_cell_size(words, cells - 1) + self.glyphs.ellipsis
         return ((set_cell_size(words, cells), style),)
 
-    def on_key(self, event: events.Key) -> None:
-        """Moving, switching, leaving."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Move, show or hide a column, or leave."""
         by = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -1000, "end": 1000}
         columns = self._table.columns
-        if event.key in by:
-            self._at = min(max(self._at + by[event.key], 0), len(columns) - 1)
-        elif event.key in ("space", "x", "insert"):
-            # The key column is what a row is known by.
+        if key in by:
+            self._at = min(max(self._at + by[key], 0), len(columns) - 1)
+        elif key in ("space", "x", "insert"):
+            # A row is known by its key column.
             if self._at > 0:
                 self._shown ^= {columns[self._at].id}
-        elif event.key == "d":
+        elif key == "d":
             self._shown = frozenset(column.id for column in columns if column.shown)
-        elif event.key in ("enter", "o"):
-            event.stop()
+        elif key in ("enter", "o"):
             self.dismiss(self._shown | {columns[0].id})
-            return
-        else:
-            return
-        event.stop()
-        self.repaint()
+        return key in (*by, "space", "x", "insert", "d", "enter", "o")
 
 
 _NEXT_TABLE: Final = "next-table"
@@ -159,30 +153,14 @@ _LEAST_TABLE: Final = 6
 """Rows the table keeps when the summary wants all of them."""
 
 
-def _always(page: Page, table: PageTable) -> bool:
-    return True
-
-
-def _has_more_tables(page: Page, table: PageTable) -> bool:
-    return len(page.tables) > 1
-
-
-def _is_of_sessions(page: Page, table: PageTable) -> bool:
-    return table.backend_of is not None
-
-
-def _can_plan(page: Page, table: PageTable) -> bool:
-    return table.backend_of is not None or table.statement_of is not None
-
-
-def _can_rest(page: Page, table: PageTable) -> bool:
-    return table.quiet is not None
-
-
 _WORKS: Final[Mapping[str, Callable[[Page, PageTable], bool]]] = {
-    _NEXT_TABLE: _has_more_tables, "previous-table": _has_more_tables, "idle": _can_rest,
-    "cancel": _is_of_sessions, "terminate": _is_of_sessions, "explain": _can_plan,
-}  # fmt: skip
+    _NEXT_TABLE: lambda page, table: len(page.tables) > 1,
+    "previous-table": lambda page, table: len(page.tables) > 1,
+    "idle": lambda page, table: table.quiet is not None,
+    "cancel": lambda page, table: table.backend_of is not None,
+    "terminate": lambda page, table: table.backend_of is not None,
+    "explain": lambda page, table: table.backend_of is not None or table.statement_of is not None,
+}
 """Action → whether it does something with a table; all others always do."""
 
 
@@ -256,7 +234,7 @@ class PageScreen(SceneScreen):
         view = self._view
         if not isinstance(rows, Unavailable):
             view = listing.without_gone_tags(self.table, view, self._all)
-            view = listing.scrolled(self.table, view, rows, self._visible)
+            view = listing.scrolled(self.table, view, rows, self.visible_rows)
             view = listing.sideways(self.table, view, 0, self._table_width)
             self._views[self.table.id] = view
         left_out = 0 if isinstance(self._all, Unavailable) else max(len(self._all) - MOST_ROWS, 0)
@@ -299,7 +277,8 @@ class PageScreen(SceneScreen):
         return tuple(sorted(super().offered(), key=_rank))
 
     def _offers(self, action: Action) -> bool:
-        return _WORKS.get(action.id, _always)(self.page, self.table) and super()._offers(action)
+        works = _WORKS.get(action.id)
+        return (works is None or works(self.page, self.table)) and super()._offers(action)
 
     @property
     def _table_width(self) -> int:
@@ -310,7 +289,8 @@ class PageScreen(SceneScreen):
         return listing.table_width(self.table, self._view, width)
 
     @property
-    def _visible(self) -> int:
+    def visible_rows(self) -> int:
+        """Rows of the table that are in view."""
         return max(self._table_height - HEAD_ROWS, 0)
 
     @property
@@ -423,18 +403,14 @@ class PageScreen(SceneScreen):
 
     def action_move(self, by: int) -> None:
         """Selects the row so many further down."""
-        self._choose(listing.moved(self.table, self._view, self._found, by, self._visible))
-
-    def action_page(self, by: int) -> None:
-        """Selects a page further down or up."""
-        self.action_move(by * max(self._visible - 1, 1))
+        self._choose(listing.moved(self.table, self._view, self._found, by, self.visible_rows))
 
     def action_edge(self, by: int) -> None:
         """Selects the first or the last row."""
         rows = self._found
         if rows:
             at = 0 if by < 0 else len(rows) - 1
-            self._choose(listing.selected(self.table, self._view, rows, at, self._visible))
+            self._choose(listing.selected(self.table, self._view, rows, at, self.visible_rows))
 
     def action_sideways(self, by: int) -> None:
         """Scrolls by a column."""
@@ -462,7 +438,7 @@ class PageScreen(SceneScreen):
 
     def action_tag(self) -> None:
         """Tags the selected row and goes to the next."""
-        self._choose(listing.tag_turned(self.table, self._view, self._found, self._visible))
+        self._choose(listing.tag_turned(self.table, self._view, self._found, self.visible_rows))
 
     def action_columns(self) -> None:
         """Asks which columns to show."""
@@ -508,13 +484,10 @@ class PageScreen(SceneScreen):
         """Copies the selected row, or what of it is worth copying."""
         key = self._view.selected
         text = "" if key is None else row_text(self.table, _row(self.table, self._scene.session, key))
-        words = "select a row with the arrows first"
-        if text:
-            words = copy(self.app, text, "copied to your terminal's clipboard")
-        self.app.notify(words, markup=False, severity="information" if text else "warning")
+        self.copy_or_warn(text, "copied to your terminal's clipboard", "select a row with the arrows first")
 
     def moment_at(self, pane: str, x: int, y: int) -> float | None:
-        """See `MouseScreen.moment_at`."""
+        """See `SceneScreen.moment_at`."""
         size = self.app.size.width, self._summary_height
         return self.page.moment_at(self._scene.session, size, (x, y)) if pane == "summary" else None
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from pgtop_tune.base.units import UNKNOWN, age, percent, wall_clock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import SetParameter, groups, limits, set_parameters
 from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.events import LogLine
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_details import details_lines
@@ -64,16 +62,13 @@ def _changed(row: SetParameter) -> str:
     return "" if row.changed_ms is None else f"{wall_clock(row.changed_ms)} {row.change}"
 
 
-def _restart(row: SetParameter) -> str:
-    return "restart" if row.parameter.pending_restart else ""
-
-
 _SETTING_COLUMNS: Final = (
     word("name", "parameter", 30, attrgetter("parameter.name"), "Name.", "pg_settings.name"),
     word("value", "value", 20, foreign(attrgetter("parameter.shown")), "Value in force.", "current_setting(name)"),
-    PageColumn("pending", "waits", 8, lambda row: _restart(row) or UNKNOWN,
+    PageColumn("pending", "waits", 8, lambda row: "restart" if row.parameter.pending_restart else UNKNOWN,
                "restart: changed in the files, takes effect when the server is restarted.",
-               "pg_settings.pending_restart", value=_restart, style=lambda row: "warning" if _restart(row) else "dim"),
+               "pg_settings.pending_restart", value=attrgetter("parameter.pending_restart"),
+               style=lambda row: "warning" if row.parameter.pending_restart else "dim"),
     word("source", "source", 20, foreign(attrgetter("parameter.source")), "Source of the value.",
          "pg_settings.source"),
     word("changed", "changed", 30, foreign(_changed), "When and how it was changed since this session began.",
@@ -86,15 +81,12 @@ _SETTING_COLUMNS: Final = (
 _SEVERITIES: Final = {"WARNING": "warning", "ERROR": "critical", "FATAL": "critical", "PANIC": "critical"}
 
 
-def _severity_style(row: LogLine) -> str:
-    return _SEVERITIES.get(row.severity, PLAIN)
-
-
 _LOG_COLUMNS: Final = (
     word("prefix", "log", 36, foreign(attrgetter("prefix")), "Text of log_line_prefix.", "the server's log"),
     PageColumn("severity", "level", 8, attrgetter("severity"),
                "WARNING and above, and LOG messages of the server about itself; never statements or connections.",
-               "the server's log", value=attrgetter("severity"), largest_first=False, style=_severity_style),
+               "the server's log", value=attrgetter("severity"), largest_first=False,
+               style=lambda row: _SEVERITIES.get(row.severity, PLAIN)),
     word("message", "message", 20, foreign(attrgetter("message")), "Message, with its DETAIL and HINT.",
          "the server's log", elastic=True),
 )  # fmt: skip
@@ -113,10 +105,6 @@ def _setting_rows(session: Session) -> Sequence[SetParameter] | Unavailable:
     if isinstance(found, Unavailable):
         return found
     return set_parameters(interval, (event for _, event in session.events))
-
-
-def _log_text(row: Any) -> str:
-    return f"{row.prefix} {row.severity}:  {row.message}"
 
 
 CONNECTIONS: Final = PageTable(
@@ -151,7 +139,7 @@ LOG: Final = PageTable(
     columns=_LOG_COLUMNS,
     rows=rows_of(sections.server_log, _log_rows),
     key_of=attrgetter("id"),
-    copied=_log_text,
+    copied=lambda row: f"{row.prefix} {row.severity}:  {row.message}",
     empty="no warning, error or message of the server about itself in the last 64 kB of its log",
 )
 
@@ -177,15 +165,11 @@ def _column(column: SessionColumn) -> PageColumn:
         source=column.source,
         value=column.value,
         largest_first=column.id not in _NAMES,
-        style=partial(_style, column),
+        style=lambda row: style_of(row, column),
         align=column.align,
         elastic=column.elastic,
         shown=column.shown,
     )
-
-
-def _style(column: SessionColumn, row: Any) -> str:
-    return style_of(row, column)
 
 
 def _rows(session: Session) -> Sequence[SessionRow] | Unavailable:
@@ -204,20 +188,6 @@ def _why_old(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     return [fit(((f"  sessions of {seen_before(session)}  ", "warning"), *absence(activity)), width)][:height]
 
 
-def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Line]:
-    return details_lines(session, row.key, cells)
-
-
-def _key(row: Any) -> BackendKey:
-    key: BackendKey = row.key
-    return key
-
-
-def _copied(row: Any) -> str:
-    query: str | None = row.backend.query
-    return query or ""
-
-
 _BY_ID: Final = {column.id: column for column in COLUMNS}
 
 TABLE: Final = PageTable(
@@ -225,11 +195,11 @@ TABLE: Final = PageTable(
     title="sessions",
     columns=tuple(_column(_BY_ID[name]) for name in _ORDER),
     rows=_rows,
-    key_of=_key,
+    key_of=attrgetter("key"),
     searched=lambda row: searched_texts(row.backend),
-    details=_details,
-    copied=_copied,
-    backend_of=_key,
+    details=lambda session, row, cells, glyphs: details_lines(session, row.key, cells),
+    copied=lambda row: row.backend.query or "",
+    backend_of=attrgetter("key"),
     empty="no sessions except our own",
     quiet=lambda row: row.rank == IDLE,
 )

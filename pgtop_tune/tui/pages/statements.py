@@ -140,10 +140,6 @@ def _rows(interval: Interval) -> Sequence[StatementRate] | Unavailable:
     return sorted(statement_rates(interval), key=_total_ms, reverse=True)
 
 
-def _copied(row: Any) -> str:
-    return row.text.query if row.text is not None else str(row.counters.queryid)
-
-
 def _searched(row: Any) -> Sequence[str]:
     counters = row.counters
     return (
@@ -278,10 +274,6 @@ _SWITCHES: Final = (("track_io_timing", "time of I/O"), ("pg_stat_statements.tra
 """Parameter, and what is not counted while it is off."""
 
 
-def _summary_rows(width: int, height: int) -> int:
-    return 1 if height < 30 else 2
-
-
 # The statement to plan: pg_stat_statements has it with placeholders, a session that runs it with its constants.
 
 _GENERIC_SINCE: Final = 160_000
@@ -328,12 +320,17 @@ TABLE: Final = PageTable(
     searched=_searched,
     details=_details,
     called=lambda row: one_line(_query(row), _CALLED),
-    copied=_copied,
+    copied=lambda row: row.text.query if row.text is not None else str(row.counters.queryid),
     empty="no statement has ended yet",
     statement_of=_to_plan,
     quiet=lambda row: not row.grown.sum("calls", "plans"),
 )
 
 PAGE: Final = Page(
-    key="5", id="statements", title="statements", tables=(TABLE,), summary=_summary, summary_rows=_summary_rows
+    key="5",
+    id="statements",
+    title="statements",
+    tables=(TABLE,),
+    summary=_summary,
+    summary_rows=lambda width, height: 1 if height < 30 else 2,
 )

@@ -9,7 +9,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
-from textual import events
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, count, mean, ms, percent
@@ -196,25 +195,23 @@ class WaitGroupsDialog(Dialog[None]):
         self._session = session
         self.repaint()
 
-    def on_key(self, event: events.Key) -> None:
-        """Selecting, other properties, into a group and out of it."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Select a group, choose other properties, go into a group or out of it."""
         view, found = self._view, found_groups(self._session, self._view)
         last = max(len(found.groups) - 1, 0)
         moved = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -last, "end": last}
-        if event.key in moved:
-            view = replace(view, selected=min(max(view.selected + moved[event.key], 0), last))
-        elif event.key in ("tab", "left", "right"):
-            view = turned(view, second=event.key != "tab")
-        elif event.key == "enter":
+        if key in moved:
+            view = replace(view, selected=min(max(view.selected + moved[key], 0), last))
+        elif key in ("tab", "left", "right"):
+            view = turned(view, second=key != "tab")
+        elif key == "enter":
             view = entered(view, found)
-        elif event.key == "backspace":
+        elif key == "backspace":
             view = left(view)
         else:
-            return
-        event.stop()
-        event.prevent_default()
+            return False
         self._view = view
-        self.repaint()
+        return True
 
 
 # The tail's table on page 3: waits, blockers and statements of the slowest transactions alone.
@@ -246,15 +243,6 @@ def _tail_rows(interval: Interval) -> Sequence[TailCauseRow]:
     ]
 
 
-def _key(row: TailCauseRow) -> tuple[object, ...]:
-    cause = row.cause
-    return cause.wait_event_type, cause.wait_event, cause.query_id
-
-
-def _wait_style(row: Any) -> str:
-    return wait_style(row.cause.wait_event_type)
-
-
 TAIL: Final = PageTable(
     id="waits-tail",
     title="tail",
@@ -263,7 +251,8 @@ TAIL: Final = PageTable(
             id="name", title="wait of the tail", width=24, text=attrgetter("cause.label"),
             definition="Class and event of the wait. The tail: transactions longer than the p99 of the load, or than "
             "1 s without a load; no other transaction counts here. The line above says where it begins.",
-            source=_OF_TAIL, value=attrgetter("cause.label"), largest_first=False, style=_wait_style,
+            source=_OF_TAIL, value=attrgetter("cause.label"), largest_first=False,
+            style=lambda row: wait_style(row.cause.wait_event_type),
         ),
         number("share", "share", 6, attrgetter("cause.share"), percent,
                "Per cent of the tail: every transaction counts once, divided by what its looks saw. Looks see long "
@@ -284,7 +273,7 @@ TAIL: Final = PageTable(
         ),
     ),
     rows=rows_of(sections.tail, _tail_rows),
-    key_of=_key,
+    key_of=lambda row: (row.cause.wait_event_type, row.cause.wait_event, row.cause.query_id),
     sort="share",
     copied=lambda row: row.query or row.cause.label,
     empty=f"fewer than {FEWEST} transactions of the tail were seen in 60 s",
@@ -325,14 +314,6 @@ class WaitGroupRow(Struct, frozen=True):
         return UNKNOWN if found is None else label_of(*found)
 
 
-def _at_work(count: WaitCount) -> bool:
-    return activity_of(count) in (SessionActivity.ACTIVE, SessionActivity.BACKGROUND)
-
-
-def _everything(count: WaitCount) -> bool:
-    return True
-
-
 class _Dimension(Struct, frozen=True):
     """A way to tell sessions apart.
 
@@ -359,19 +340,18 @@ def _event_name(key: Any) -> str:
     return event if event.startswith(kind) else f"{kind} {event}"
 
 
-def _query_name(key: Any) -> str:
-    return UNKNOWN if key is None else str(key)
-
-
 def _name(key: Any) -> str:
     return UNKNOWN if key is None else one_line(key, _TEXT)
 
 
-EVENTS: Final = _Dimension(title="events", by=by_event, name=_event_name, wanted=_everything)
-QUERIES: Final = _Dimension("statements", by_query, _query_name)
+EVENTS: Final = _Dimension(title="events", by=by_event, name=_event_name, wanted=lambda count: True)
+QUERIES: Final = _Dimension("statements", by_query, lambda key: str(key or UNKNOWN))
 DATABASES: Final = _Dimension("databases", by_database, _name)
 USERS: Final = _Dimension("users", by_user, _name)
-TYPES: Final = _Dimension("backend types", by_type, _name, _at_work)
+TYPES: Final = _Dimension(
+    "backend types", by_type, _name,
+    lambda count: activity_of(count) in (SessionActivity.ACTIVE, SessionActivity.BACKGROUND),
+)  # fmt: skip
 _DIMENSIONS: Final = (EVENTS, QUERIES, DATABASES, USERS, TYPES)
 
 
@@ -412,11 +392,6 @@ def _name_style(row: Any) -> str:
     return wait_style(key[0]) if isinstance(key, tuple) else PLAIN
 
 
-def _largest_style(row: Any) -> str:
-    found = row.group.largest
-    return PLAIN if found is None else wait_style(found[0])
-
-
 _NUMBERS: Final = (
     number("sessions", "in 10 s", 7, attrgetter("group.sessions"), mean,
            "Mean number of sessions over the last 10 s.", _SOURCE),
@@ -441,7 +416,8 @@ _PEAKS: Final = (
 )  # fmt: skip
 _LARGEST: Final = PageColumn(
     "largest", "largest wait", 24, attrgetter("largest"), "Most frequent wait of these sessions, over 60 s.",
-    _SOURCE, value=attrgetter("largest"), largest_first=False, style=_largest_style,
+    _SOURCE, value=attrgetter("largest"), largest_first=False,
+    style=lambda row: PLAIN if row.group.largest is None else wait_style(row.group.largest[0]),
 )  # fmt: skip
 _WITHOUT_ID: Final = "(without an id: commits and other utility statements)"
 
@@ -521,24 +497,13 @@ def _has_tail(session: Session) -> bool:
 def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     if height < 2 or not _has_tail(session):
         return stacked_waits(session, width, height, glyphs)
-    return [*stacked_waits(session, width, height - 1, glyphs), _tail_line(session, width, glyphs)]
-
-
-def _tail_line(session: Session, width: int, glyphs: Glyphs) -> Line:
-    return padded(summed(tail_phrases_in_full(session, BURST_KEY), width, glyphs), width)
+    tail = padded(summed(tail_phrases_in_full(session, BURST_KEY), width, glyphs), width)
+    return [*stacked_waits(session, width, height - 1, glyphs), tail]
 
 
 def _moment_at(session: Session, size: tuple[int, int], at: tuple[int, int]) -> float | None:
     charted = size[1] - (size[1] >= 2 and _has_tail(session))
     return waits_axis(session, size[0]).moment_of(at[0]) if at[1] < charted else None
-
-
-def _summary_rows(width: int, height: int) -> int:
-    return waits_rows(width, height) + 1
-
-
-def _summary_needs(session: Session, width: int) -> int:
-    return waits_needs(session, width) + _has_tail(session)
 
 
 PAGE: Final = Page(
@@ -575,7 +540,7 @@ PAGE: Final = Page(
         TAIL,
     ),
     summary=_summary,
-    summary_rows=_summary_rows,
-    summary_needs=_summary_needs,
+    summary_rows=lambda width, height: waits_rows(width, height) + 1,
+    summary_needs=lambda session, width: waits_needs(session, width) + _has_tail(session),
     moment_at=_moment_at,
 )  # fmt: skip

@@ -6,7 +6,6 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
-from textual import events
 from textual.app import App
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
@@ -137,21 +136,20 @@ class ConditionsDialog(FormDialog[Conditions]):
         """What suggestions are made from."""
         self._session = session
 
-    def on_key(self, event: events.Key) -> None:
-        """Typing, choosing, done."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Type, choose, or return the terms."""
         kind, typed = self._kind.value, self._wires.text.text
-        if event.key == "enter":
+        if key == "enter":
             self._done()
-        elif self.form.press(event.key, event.character):
+        elif self.form.press(key, character):
             self.say()
             if self._kind.value != kind and self._kind.value != _OWN:
                 self._wires.text.replace(suggested(self._kind.value, self._session.interval))
             elif self._wires.text.text != typed:
                 self._kind.choose(_OWN)
         else:
-            return
-        event.stop()
-        self.repaint()
+            return False
+        return True
 
     def _done(self) -> None:
         try:
@@ -349,20 +347,13 @@ class RestartDialog(Dialog[RestartOutcome]):
             return "wait" if self._plan.by_us else "Esc stop waiting: the changes stay pending"
         return _KEYS if self._possible else _ANYWAY_KEYS
 
-    def on_key(self, event: events.Key) -> None:
-        """Yes, or scrolling."""
-        plan = self._plan
-        if plan is not None and not self._under_way and self._outcome is None:
-            if event.key == "y" and self._possible:
-                self._begin(anyway=False)
-                event.stop()
-                return
-            if event.key == "exclamation_mark" and not self._possible:
-                self._begin(anyway=True)
-                event.stop()
-                return
-        if self.scroll_key(event.key):
-            event.stop()
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Begin the restart, or scroll."""
+        agreed = key == ("y" if self._possible else "exclamation_mark")
+        if not agreed or self._plan is None or self._under_way or self._outcome is not None:
+            return self.scroll_key(key)
+        self._begin(anyway=not self._possible)
+        return True
 
     @property
     def _possible(self) -> bool:
@@ -373,7 +364,6 @@ class RestartDialog(Dialog[RestartOutcome]):
         self._under_way = True
         self.say()
         self.work(self._apply(anyway=anyway))
-        self.repaint()
 
     async def _apply(self, *, anyway: bool) -> None:
         try:
@@ -499,11 +489,9 @@ class Applying:
             shown: Whether all of them stand on the screen already.
             lost: What values can lose, a sentence each.
         """
-        closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
-        if closed:
-            return await self._to_paste(closed)
+        if wanted.needs_root:
+            return await self._to_paste(wanted.settings)
         rows = [*wanted.machine, *_of(staged, [each.name for each in wanted.live])]
-        settings = _settings(wanted)
         conditions = self._scope.conditions or Conditions()
         try:
             wires = conditions.trip_wires()
@@ -515,7 +503,7 @@ class Applying:
             if confirmed is None:
                 return _NOTHING
             terms = Terms(conditions.keep_within_s, conditions.reason, confirmed)
-            return await self._make(wanted.live, terms, wires, settings)
+            return await self._make(wanted.live, terms, wires, wanted.settings)
         except PgtopError as problem:
             return Came(str(problem), "critical")
 
@@ -542,9 +530,8 @@ class Applying:
         restart, client = self._scope.restart, self._scope.client
         if restart is None or client is None:
             return Came("the server cannot be restarted from here", "warning")
-        closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
-        if closed:
-            return await self._to_paste(closed)
+        if wanted.needs_root:
+            return await self._to_paste(wanted.settings)
         waiting = (WantedParameter(row.name, row.staged.value) for row in wanted.restart if row.staged is not None)
         system = [each for each in (*wanted.live, *waiting) if each.scope.kind is ScopeKind.SYSTEM]
         ordered = in_order(system, {row.name.lower(): row.parameter for row in staged})
@@ -554,7 +541,7 @@ class Applying:
             return Came(str(problem), "critical")
         if confirmed is None:
             return _NOTHING
-        change_set = ChangeSet(parameters=ordered, settings=_settings(wanted))
+        change_set = ChangeSet(parameters=ordered, settings=wanted.settings)
         terms = Terms(reason=(self._scope.conditions or Conditions()).reason, confirmed=confirmed)
         dialog = RestartDialog(self._changes, restart, client, change_set, terms, self._glyphs)
         outcome = await self._app.push_screen_wait(dialog)
@@ -594,14 +581,9 @@ class Applying:
             confirmed.add(row.name)
         return frozenset(confirmed)
 
-    async def _to_paste(self, rows: Sequence[SettingRow]) -> Came:
-        """Shows the commands that change settings of the machine: now, and for the next boot."""
-        commands = [
-            command
-            for row in rows
-            if row.staged is not None and row.staged.value is not None
-            for command in self._changes.commands(row.name, row.staged.value)
-        ]
+    async def _to_paste(self, settings: Sequence[WantedSetting]) -> Came:
+        """Show the commands that change settings of the machine: now, and for the next boot."""
+        commands = [command for each in settings for command in self._changes.commands(each.name, each.value)]
         said = [Paragraph("This process may not change them. Run these commands as root, now and for the next boot:")]
         said += [Paragraph(command, "strong") for command in commands]
         choices = (AnswerKey(("y",), "copy to the clipboard of your terminal", True),)
@@ -651,15 +633,6 @@ class Applying:
 
 _MANY: Final = 3
 _NOTHING: Final = Came("nothing was changed", PLAIN)
-
-
-def _settings(wanted: StagedChanges) -> tuple[WantedSetting, ...]:
-    """The machine's half of what is staged."""
-    return tuple(
-        WantedSetting(row.name, row.staged.value)
-        for row in wanted.machine
-        if row.staged is not None and row.staged.value is not None
-    )
 
 
 def _of(rows: Sequence[SettingRow], names: Sequence[str]) -> list[SettingRow]:

@@ -150,14 +150,9 @@ class Changes:
         """Commands for a shell of root that change a setting of the machine, now and, to survive, for the next boot."""
         return () if self._machine is None else self._machine.commands(name, value, survive=survive)
 
-    def commands_now(self, rows: Sequence[SettingRow]) -> tuple[str, ...]:
-        """What a shell of root would run to change what is staged of the machine, until the next boot."""
-        return tuple(
-            command
-            for row in rows
-            if row.staged is not None and row.staged.value is not None
-            for command in self.commands(row.name, row.staged.value)[:1]
-        )
+    def commands_now(self, settings: Sequence[WantedSetting]) -> tuple[str, ...]:
+        """Return the commands for a shell of root that change these settings until the next boot."""
+        return tuple(command for each in settings for command in self.commands(each.name, each.value)[:1])
 
     async def apply(
         self,

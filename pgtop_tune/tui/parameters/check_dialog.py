@@ -9,7 +9,6 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
-from textual import events
 
 from pgtop_tune.advice.facts import MachineLook
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
@@ -433,7 +432,7 @@ class CheckDialog(ChangingDialog):
                 self._staged = staged_rows(tagged, parameters, await changes.settings())
                 wanted = self._set
                 sql = await changes.statements(wanted.live) if wanted.live else ()
-                self._sql = (*changes.commands_now(wanted.machine), *sql)
+                self._sql = (*changes.commands_now(wanted.settings), *sql)
             except PgtopError as problem:
                 self._sql_problem = str(problem)
                 self.say(self._sql_problem)
@@ -483,13 +482,12 @@ class CheckDialog(ChangingDialog):
         self._session = session
         self.repaint()
 
-    def on_key(self, event: events.Key) -> None:
-        """Moving, tagging, applying."""
-        act = self._acts().get(event.key)
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Move, tag, apply, and whatever else `_acts` has for the key."""
+        act = self._acts().get(key)
         if act is not None:
-            event.stop()
             act()
-            self.repaint()
+        return act is not None
 
     def _acts(self) -> dict[str, Callable[[], None]]:
         move, page = self._table.move, self._page
@@ -554,7 +552,7 @@ class CheckDialog(ChangingDialog):
         wanted, sql = self._set, self._sql
         if sql is None:
             return Came(self._sql_problem, "critical")
-        if wanted.live or wanted.machine:
+        if wanted.changes_now:
             return await self._applying(changes).apply(self._staged, wanted, sql, shown=False)
         if wanted.restart:
             return Came("the tagged fixes need a restart: A checks one", "warning")

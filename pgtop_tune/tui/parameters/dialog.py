@@ -288,15 +288,15 @@ class ParameterDialog(ChangingDialog):
         self._facts, proposal = facts, propose(facts)
         return [advised_anew(row, facts, proposal) for row in rows]
 
-    def on_key(self, event: events.Key) -> None:
-        """Moving, stepping, typing, applying."""
-        field_typed = self._table.editing or self._table.filtering
-        act = self._acts().get(event.key) if field_typed is None else self._typing(field_typed, event)
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Move, step, type, apply, and whatever else `_acts` has for the key."""
+        field = self._table.editing or self._table.filtering
+        act = self._acts().get(key) if field is None else self._typing(field, key, character)
         if act is None:
-            return
+            return False
         act()
-        event.stop()
         self._staged_anew()
+        return True
 
     def _acts(self) -> dict[str, Callable[[], None]]:
         table, page = self._table, self._page
@@ -324,12 +324,12 @@ class ParameterDialog(ChangingDialog):
             "ctrl+r": lambda: self.begin("applying again", redo_said(self._changes)),
         }  # fmt: skip
 
-    def _typing(self, typed: TextField, event: events.Key) -> Callable[[], None] | None:
-        """Every key but those that close belongs to the value or the filter being typed."""
-        if event.key in ("escape", "ctrl+c"):
+    def _typing(self, field: TextField, key: str, character: str | None) -> Callable[[], None] | None:
+        """Return what a key does to the value or the filter being typed; None for the keys that close."""
+        if key in ("escape", "ctrl+c"):
             return None
-        if event.key != "enter":
-            return partial(self._type, typed, event)
+        if key != "enter":
+            return partial(self._type, field, key, character)
         if self._table.editing is not None:
             return self._value_typed
         return self._filter_typed
@@ -361,10 +361,10 @@ class ParameterDialog(ChangingDialog):
         dialog = ChoiceDialog(row.name, choices, staged or row.parameter.setting, self.glyphs)
         self.app.push_screen(dialog, chosen)
 
-    def _type(self, typed: TextField, event: events.Key) -> None:
-        typed.press(event.key, event.character)
-        if typed is self._table.filtering:
-            self._table.narrow(typed.text)
+    def _type(self, field: TextField, key: str, character: str | None) -> None:
+        field.press(key, character)
+        if field is self._table.filtering:
+            self._table.narrow(field.text)
 
     def _filter(self) -> None:
         self._table.filtering = TextField(self._table.filter)
@@ -453,7 +453,7 @@ class ParameterDialog(ChangingDialog):
 
     async def _ask_sql(self, wanted: StagedChanges) -> None:
         sql = await self._changes.statements(wanted.live) if wanted.live else ()
-        self._sql = (wanted, (*self._changes.commands_now(wanted.machine), *sql))
+        self._sql = (wanted, (*self._changes.commands_now(wanted.settings), *sql))
         if self._eager is wanted and wanted is self._set:
             self._apply_asked(shown=False)
 
@@ -464,9 +464,9 @@ class ParameterDialog(ChangingDialog):
             return
         if not self._table.staged:
             self.say("no staged changes: step with + or -, or type a value with Enter", "warning")
-        elif (wanted.live or wanted.machine) and sql is None:
+        elif wanted.changes_now and sql is None:
             self._eager = wanted
-        elif (wanted.live or wanted.machine) and sql is not None:
+        elif wanted.changes_now and sql is not None:
             self._eager = None
             lost = [f"{row.name} = {row.staged} {self._lost(row)}" for row in self._table.staged if self._lost(row)]
             work = self._applying.apply(self._table.staged, wanted, sql, shown=shown and self._all_in_view, lost=lost)

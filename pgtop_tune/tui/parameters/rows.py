@@ -22,6 +22,7 @@ from pgtop_tune.changes.model.change import (
     Scope,
     ScopeKind,
     WantedParameter,
+    WantedSetting,
     narrowest,
     of_reach,
 )
@@ -439,6 +440,25 @@ class StagedChanges(Struct, frozen=True):
     machine: tuple[SettingRow, ...] = ()
     connected: tuple[str, ...] = ()
 
+    @property
+    def changes_now(self) -> bool:
+        """Whether anything changes without a restart and without another load."""
+        return bool(self.live or self.machine)
+
+    @property
+    def settings(self) -> tuple[WantedSetting, ...]:
+        """The settings of the operating system with their staged values."""
+        return tuple(
+            WantedSetting(row.name, row.staged.value)
+            for row in self.machine
+            if row.staged is not None and row.staged.value is not None
+        )
+
+    @property
+    def needs_root(self) -> bool:
+        """Whether this process may not write one of the settings."""
+        return any(row.setting is not None and not row.setting.writable for row in self.machine)
+
 
 def circumstances(frame: Frame | None, *, can_load: bool) -> Circumstances:
     """As a frame shows them."""
@@ -553,12 +573,12 @@ def set_lines(
         roomy: Whether there is room for what becomes of sessions already connected.
     """
     lines: list[Line] = []
-    if sql is not None and (wanted.live or wanted.machine):
+    if sql is not None and wanted.changes_now:
         lines += wrapped(_applied(sql), cells, "strong")
         if not fits(sql, cells):
             lines = [*lines[: _SQL_LINES - 1], ((f"{glyphs.ellipsis} a shows all of it", "dim"),)]
         lines += wrapped(pending_words(conditions), cells, "dim")
-    if any(row.setting is not None and not row.setting.writable for row in wanted.machine):
+    if wanted.needs_root:
         lines += wrapped(
             "this process may not change the machine: a shows the commands to run as root", cells, "warning"
         )

@@ -18,7 +18,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.actions import ACTIONS, NAMES, POOLERS_KEY, Action, key_name, keys_of
-from pgtop_tune.tui.dialogs.dialog import RowKey
+from pgtop_tune.tui.dialogs.dialog import RowKey, copy
 from pgtop_tune.tui.scene.banners import (
     began_ms,
     danger_line,
@@ -143,80 +143,6 @@ def shown_straight(
     return True
 
 
-# A screen of panes for the mouse: a click does what stands in its cell, a drag through a chart marks a window.
-
-
-class MouseScreen(Screen[None]):
-    """Knows the lines of its panes as they are drawn, and turns places on them into what they mean."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._drawn: Mapping[str, Sequence[Line]] = {}
-        self._pressed: tuple[str, int, int] | None = None
-
-    @property
-    def typing(self) -> bool:
-        """Whether keys go into a line of text; then the mouse does nothing."""
-        raise NotImplementedError
-
-    async def press_shown(self, key: str) -> bool:
-        """Does what a key does that stands on the screen; whether it is a key of this screen."""
-        raise NotImplementedError
-
-    def moment_at(self, pane: str, x: int, y: int) -> float | None:
-        """The moment that a cell of a pane shows, on the session's clock; None where the pane shows no time."""
-        return None
-
-    def clicked_in(self, pane: str, x: int, y: int) -> None:
-        """A click that hit no key and no chart."""
-
-    def action_move(self, by: int) -> None:
-        """Moves the selection; each screen has its own."""
-        raise NotImplementedError
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves the selection."""
-        self.action_move(WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel moves the selection."""
-        self.action_move(-WHEEL_ROWS)
-
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Where a click or a drag begins."""
-        self._pressed = self._hit(event)
-
-    async def on_mouse_up(self, event: events.MouseUp) -> None:
-        """A drag through charts marks a window; a button let go where it was pressed is a click."""
-        pane, x, y = self._hit(event)
-        pressed, self._pressed = self._pressed, None
-        if pressed is None or event.button > 1 or self.typing:
-            return
-        begun_s, at_s = self.moment_at(*pressed), self.moment_at(pane, x, y)
-        if begun_s is not None and at_s is not None and abs(x - pressed[1]) >= LEAST_DRAG:
-            self.post_message(WindowDragged(begun_s, at_s))
-            return
-        if (pane, y) != (pressed[0], pressed[2]) or abs(x - pressed[1]) >= LEAST_DRAG:
-            return
-        lines = self._drawn.get(pane, ())
-        key = key_at(lines[y], x) if y < len(lines) else ""
-        if key and await self.press_shown(key):
-            return
-        if at_s is not None:
-            self.post_message(MomentChosen(at_s))
-        else:
-            self.clicked_in(pane, x, y)
-
-    def _hit(self, event: events.MouseEvent) -> tuple[str, int, int]:
-        """The pane under the pointer, and the cell in it."""
-        at = event.screen_offset
-        try:
-            widget, region = self.get_widget_at(*at)
-        except NoWidget:
-            return "", 0, 0
-        return widget.id or "", at.x - region.x, at.y - region.y
-
-
 # A banner over the screen while a value is in force that can lose data: read off the frames, so a replay has it.
 
 
@@ -271,8 +197,10 @@ class MarksUnwanted(Message):
     """Let go of what is marked; the marks are the application's."""
 
 
-class SceneScreen(MouseScreen):
+class SceneScreen(Screen[None]):
     """Shows a scene with a canvas per name of `STACK`; subclasses say what stands on each.
+
+    With the mouse, a click does what stands in its cell, and a drag through a chart marks a window.
 
     Args:
         glyphs: What it is drawn with.
@@ -311,6 +239,8 @@ class SceneScreen(MouseScreen):
         self._painting = False
         self._stands = False
         self._last_pane = ("", 0)
+        self._drawn: Mapping[str, Sequence[Line]] = {}
+        self._pressed: tuple[str, int, int] | None = None
 
     def compose(self) -> ComposeResult:
         """A canvas per name, from top to bottom."""
@@ -473,7 +403,7 @@ class SceneScreen(MouseScreen):
         return self._scene.transport is not None or self._scene.behind_s is not None
 
     async def press_shown(self, key: str) -> bool:
-        """See `MouseScreen.press_shown`."""
+        """Do what a key does that stands on the screen; return whether it is a key of this screen."""
         action = next((row for row in self.offered() if key_name(keys_of(row, self._keymap)[0]) == key), None)
         if action is not None:
             await self.run_action(action.action)
@@ -481,7 +411,7 @@ class SceneScreen(MouseScreen):
 
     @property
     def typing(self) -> bool:
-        """Whether keys go into a line of text."""
+        """Return whether keys go into a line of text; then the mouse does nothing."""
         return self._filtering is not None
 
     @property
@@ -510,6 +440,24 @@ class SceneScreen(MouseScreen):
         """Another filter; called with each letter."""
         raise NotImplementedError
 
+    @property
+    def visible_rows(self) -> int:
+        """Rows of the table that are in view."""
+        raise NotImplementedError
+
+    def action_move(self, by: int) -> None:
+        """Select the row so many further down."""
+        raise NotImplementedError
+
+    def action_page(self, by: int) -> None:
+        """Select a page further down or up."""
+        self.action_move(by * max(self.visible_rows - 1, 1))
+
+    def copy_or_warn(self, text: str, copied: str, otherwise: str) -> None:
+        """Copy a text into the clipboard of the terminal and say so; without one, say what to do."""
+        message = copy(self.app, text, copied) if text else otherwise
+        self.app.notify(message, markup=False, severity="information" if text else "warning")
+
     def action_filter(self) -> None:
         """Begins typing a filter in the last line."""
         self._filtering = TextField(self.filtered_by)
@@ -535,6 +483,55 @@ class SceneScreen(MouseScreen):
             event.stop()
             self._filtering.insert(event.text)
             self.filter_by(self._filtering.text.strip())
+
+    def moment_at(self, pane: str, x: int, y: int) -> float | None:
+        """The moment that a cell of a pane shows, on the session's clock; None where the pane shows no time."""
+        return None
+
+    def clicked_in(self, pane: str, x: int, y: int) -> None:
+        """A click that hit no key and no chart."""
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel moves the selection."""
+        self.action_move(WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel moves the selection."""
+        self.action_move(-WHEEL_ROWS)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Where a click or a drag begins."""
+        self._pressed = self._hit(event)
+
+    async def on_mouse_up(self, event: events.MouseUp) -> None:
+        """A drag through charts marks a window; a button let go where it was pressed is a click."""
+        pane, x, y = self._hit(event)
+        pressed, self._pressed = self._pressed, None
+        if pressed is None or event.button > 1 or self.typing:
+            return
+        begun_s, at_s = self.moment_at(*pressed), self.moment_at(pane, x, y)
+        if begun_s is not None and at_s is not None and abs(x - pressed[1]) >= LEAST_DRAG:
+            self.post_message(WindowDragged(begun_s, at_s))
+            return
+        if (pane, y) != (pressed[0], pressed[2]) or abs(x - pressed[1]) >= LEAST_DRAG:
+            return
+        lines = self._drawn.get(pane, ())
+        key = key_at(lines[y], x) if y < len(lines) else ""
+        if key and await self.press_shown(key):
+            return
+        if at_s is not None:
+            self.post_message(MomentChosen(at_s))
+        else:
+            self.clicked_in(pane, x, y)
+
+    def _hit(self, event: events.MouseEvent) -> tuple[str, int, int]:
+        """The pane under the pointer, and the cell in it."""
+        at = event.screen_offset
+        try:
+            widget, region = self.get_widget_at(*at)
+        except NoWidget:
+            return "", 0, 0
+        return widget.id or "", at.x - region.x, at.y - region.y
 
 
 def _filter_line(field: TextField, width: int) -> Line:

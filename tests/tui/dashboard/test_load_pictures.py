@@ -11,7 +11,7 @@ from pgtop_tune.experiment.series import Steps, curves
 from pgtop_tune.model.bench import ScriptReport, StatementReport
 from pgtop_tune.model.run_result import LatencyOf, LatencySummary, RunResult, ServerTimes, StatementTimes
 from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, MakingPreview, MakingProgress
-from pgtop_tune.tui.load.data_set_dialog import made_lines, making_lines, preview_lines
+from pgtop_tune.tui.load.dialog import made_lines, making_lines, preview_lines
 from pgtop_tune.tui.load.results_dialog import result_lines, steps_lines, verdict_words
 from pgtop_tune.tui.scene.header import making_words
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, text_of, width

@@ -44,8 +44,8 @@ class PageRow(Struct, frozen=True):
     @property
     def page(self) -> Page:
         """The page itself."""
-        found: Page = import_module(f"pgtop_tune.tui.pages.{self.module}").PAGE
-        return found
+        page_module_page: Page = import_module(f"pgtop_tune.tui.pages.{self.module}").PAGE
+        return page_module_page
 
 
 PAGES: Final = (
@@ -261,8 +261,8 @@ def check_keymap(keymap: Mapping[str, str]) -> None:
         UsageProblem: It names an unknown action, leaves one without a key, or gives one key to two actions; the
             message lists everything that is wrong.
     """
-    known = {action.id for action in ACTIONS}
-    problems = [f'there is no action "{name}"' for name in keymap if name not in known]
+    action_ids = {action.id for action in ACTIONS}
+    problems = [f'there is no action "{name}"' for name in keymap if name not in action_ids]
     owner: dict[str, str] = {}
     for action in ACTIONS:
         for spelled in keys_of(action, keymap):
@@ -273,7 +273,7 @@ def check_keymap(keymap: Mapping[str, str]) -> None:
                 problems.append(f'{key_name(key)} is bound to "{owner[key]}" and to "{action.id}"')
             owner[key] = action.id
     if problems:
-        raise UsageProblem("keys: " + "; ".join(problems), "actions are: " + ", ".join(sorted(known)))
+        raise UsageProblem("keys: " + "; ".join(problems), "actions are: " + ", ".join(sorted(action_ids)))
 
 
 def footer_keys(
@@ -284,7 +284,7 @@ def footer_keys(
     Args:
         moving: Whether another moment than the newest of a live session is shown; then those keys come first.
     """
-    shown = [action for action in actions if action.short]
-    first = [action for action in shown if action.group == MOVING] if moving else []
-    rest = [action for action in shown if action.group != MOVING]
-    return tuple((key_name(keys_of(action, keymap)[0]), action.short) for action in (*first, *rest))
+    with_words = [action for action in actions if action.short]
+    first = [action for action in with_words if action.group == MOVING] if moving else []
+    later = [action for action in with_words if action.group != MOVING]
+    return tuple((key_name(keys_of(action, keymap)[0]), action.short) for action in (*first, *later))

@@ -41,7 +41,7 @@ from pgtop_tune.tui.load.actions import LoadActions
 from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
 from pgtop_tune.tui.parameters.actions import ParameterActions
 from pgtop_tune.tui.preload import read_ahead_for_keys
-from pgtop_tune.tui.scene.banners import told
+from pgtop_tune.tui.scene.banners import change_text
 from pgtop_tune.tui.scene.header import ShownMessage
 from pgtop_tune.tui.scene.scene import MarksUnwanted, MomentChosen, Scene, SceneScreen, WindowDragged
 from pgtop_tune.tui.session_actions import SessionActions
@@ -91,16 +91,16 @@ class LeaveActions:
     def leave(self) -> None:
         """Leaves; asks when a load or an experiment runs, and when changes are in force or pending."""
         run, going_on = self._load.running, self._load.going_on
-        made = () if self._parameters.changes is None else self._parameters.changes.made
+        changes = () if self._parameters.changes is None else self._parameters.changes.made
         pending = self._parameters.pending
         if self._context.options.throwaway:
             # The server is thrown away, the machine is not.
-            made, pending = tuple(change for change in made if isinstance(change, HostChange)), None
+            changes, pending = tuple(change for change in changes if isinstance(change, HostChange)), None
         experiment = self._experiment.running
-        if run is None and not going_on and not experiment and not made and pending is None:
+        if run is None and not going_on and not experiment and not changes and pending is None:
             self._context.app.exit(0)
         else:
-            question = leave_question(run, made, self._context.glyphs, going_on, pending, experiment)
+            question = leave_question(run, changes, self._context.glyphs, going_on, pending, experiment)
             self._context.app.push_screen(question, self._leave_so)
 
     def _leave_so(self, how: Leaving | None) -> None:
@@ -127,7 +127,7 @@ class LeaveActions:
 
 def leave_question(
     run: BenchRun | None,
-    made: Sequence[Change],
+    changes: Sequence[Change],
     glyphs: Glyphs,
     going_on: str = "",
     pending: Pending | None = None,
@@ -137,7 +137,7 @@ def leave_question(
 
     Args:
         run: The load under way.
-        made: Changes made in this session and not undone, oldest first; pending ones included.
+        changes: Changes made in this session and not undone, oldest first; pending ones included.
         glyphs: What it is drawn with.
         going_on: Steps of a load, or a data set in the making; "" for none.
         pending: What is taken back unless it is kept.
@@ -145,27 +145,29 @@ def leave_question(
     """
     from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Paragraph
 
-    said: list[Paragraph] = []
+    paragraphs: list[Paragraph] = []
     if experiment:
-        said.append(Paragraph(f"An experiment is running ({experiment}); leaving stops it and puts A back."))
+        paragraphs.append(Paragraph(f"An experiment is running ({experiment}); leaving stops it and puts A back."))
     if going_on:
-        said.append(Paragraph(f"{going_on}: still running; it ends with this program."))
+        paragraphs.append(Paragraph(f"{going_on}: still running; it ends with this program."))
     elif run is not None:
-        said.append(Paragraph(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program."))
+        paragraphs.append(
+            Paragraph(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program.")
+        )
     pending_ids = {change.id for change in pending.changes} if pending is not None else set()
-    staying = [change for change in made if change.id not in pending_ids and not _can_lose(change)]
-    ending = [change for change in made if change.id not in pending_ids and _can_lose(change)]
-    said += _listed("Pending confirmation; leaving reverts it:", () if pending is None else pending.changes)
-    said += _listed("This can lose data; leaving reverts it:", ending)
-    said += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
+    staying = [change for change in changes if change.id not in pending_ids and not _can_lose(change)]
+    ending = [change for change in changes if change.id not in pending_ids and _can_lose(change)]
+    paragraphs += _listed("Pending confirmation; leaving reverts it:", () if pending is None else pending.changes)
+    paragraphs += _listed("This can lose data; leaving reverts it:", ending)
+    paragraphs += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
     stop = "stop it and leave" if going_on else "stop the load and leave" if run is not None else "leave"
-    plainly = ("l", "ctrl+c") if made or pending is not None else ("y", "enter", "q", "ctrl+c")
+    plainly = ("l", "ctrl+c") if changes or pending is not None else ("y", "enter", "q", "ctrl+c")
     choices = [AnswerKey(plainly, f"{stop}, the changes stay" if staying else stop, Leaving.PLAINLY)]
     if pending is not None:
         choices.insert(0, AnswerKey(("k",), f"confirm the pending changes, {stop}", Leaving.KEEPING))
     if staying:
         choices.insert(0, AnswerKey(("u",), f"undo the changes, {stop}", Leaving.UNDOING))
-    return ConfirmDialog("leave?", said, choices, glyphs)
+    return ConfirmDialog("leave?", paragraphs, choices, glyphs)
 
 
 def _can_lose(change: Change) -> bool:
@@ -175,7 +177,9 @@ def _can_lose(change: Change) -> bool:
 def _listed(title: str, changes: Sequence[Change]) -> list[Paragraph]:
     from pgtop_tune.tui.dialogs.dialog import Paragraph
 
-    return [Paragraph(title), *(Paragraph(f"  {told(change)}", "strong") for change in changes)] if changes else []
+    return (
+        [Paragraph(title), *(Paragraph(f"  {change_text(change)}", "strong") for change in changes)] if changes else []
+    )
 
 
 # The command palette: actions and tables that exist in this session, parameters, sessions and statements.
@@ -209,8 +213,8 @@ class ActionCommands(Provider):
         there = {key for key, _ in screen.page_names("").names}
         for page in all_pages():
             for table in page.tables if len(page.tables) > 1 and page.key in there else ():
-                words = f"table of {table.title}  ({page.key} {page.title})"
-                yield words, partial(self.app.run_action, f"app.look_at('{page.id}', '{table.id}')", screen)
+                phrase = f"table of {table.title}  ({page.key} {page.title})"
+                yield phrase, partial(self.app.run_action, f"app.look_at('{page.id}', '{table.id}')", screen)
 
     def _named(self, screen: SceneScreen) -> Offered:
         """What is looked for by its name, once a letter is typed: parameters, sessions, statements."""
@@ -222,9 +226,9 @@ class ActionCommands(Provider):
             return
         if (activity := interval.now(sections.activity)) is not None:
             for backend in activity.backends[:_MOST]:
-                who = one_line(f"{backend.usename or backend.backend_type}@{backend.datname or ''}".rstrip("@"), 60)
-                words = f"session {backend.pid} {who} {backend.state or ''}: {one_line(backend.query or '', _CALLED)}"
-                yield words, partial(self._app.show_row, "sessions", (backend.pid, backend.backend_start_ms))
+                role = one_line(f"{backend.usename or backend.backend_type}@{backend.datname or ''}".rstrip("@"), 60)
+                phrase = f"session {backend.pid} {role} {backend.state or ''}: {one_line(backend.query or '', _CALLED)}"
+                yield phrase, partial(self._app.show_row, "sessions", (backend.pid, backend.backend_start_ms))
         counters, texts = interval.now(sections.statement_counters), interval.now(sections.statement_texts)
         if counters is None or texts is None:
             return
@@ -236,8 +240,8 @@ class ActionCommands(Provider):
     async def discover(self) -> Hits:
         """What can be done here, before a letter is typed."""
         if isinstance(self.screen, SceneScreen):
-            for shown, act in self._doing(self.screen):
-                yield DiscoveryHit(shown, act)
+            for phrase, act in self._doing(self.screen):
+                yield DiscoveryHit(phrase, act)
 
     async def search(self, query: str) -> Hits:
         """What resembles the letters typed."""
@@ -245,11 +249,11 @@ class ActionCommands(Provider):
             return
         matcher = self.matcher(query)
         for offered in (self._doing(self.screen), self._named(self.screen)):
-            for shown, act in offered:
-                score = matcher.match(shown)
+            for phrase, act in offered:
+                score = matcher.match(phrase)
                 if score > 0:
                     # Not the matcher's own highlight, which reads foreign text as markup.
-                    yield Hit(score, Content(shown), act, text=shown)
+                    yield Hit(score, Content(phrase), act, text=phrase)
 
 
 def _shown(action: Action) -> str:
@@ -381,10 +385,10 @@ class PgtopApp(DiscreetApp):
         no_colour = bool(os.environ.get("NO_COLOR"))
         themes = load_themes(no_colour)
         self._themes, self._broken_themes = themes.by_name, themes.broken
-        wanted = choose(themes, self._options.theme, WITHOUT_COLOUR if no_colour else DEFAULT)
+        theme_name = choose(themes, self._options.theme, WITHOUT_COLOUR if no_colour else DEFAULT)
         for theme in self._themes.values():
             self.register_theme(theme)
-        self.theme = wanted
+        self.theme = theme_name
 
     def _drawn_with(self) -> tuple[Glyphs, tuple[Action, ...], Mapping[str, str], str, Scene]:
         return self.context.glyphs, self._actions, self._options.keymap, self._options.target, self._scene()
@@ -464,8 +468,8 @@ class PgtopApp(DiscreetApp):
 
     def _look_at_size(self, size: Size) -> None:
         # A resize can come while the first screen is still on its way; pushed then, this one would lie below it.
-        shown = any(isinstance(screen, SceneScreen) for screen in self.screen_stack)
-        if shown and is_too_small(size) and not any(isinstance(screen, TooSmall) for screen in self.screen_stack):
+        has_picture = any(isinstance(screen, SceneScreen) for screen in self.screen_stack)
+        if has_picture and is_too_small(size) and not any(isinstance(screen, TooSmall) for screen in self.screen_stack):
             self.push_screen(TooSmall())
 
     def on_engine_ended(self) -> None:
@@ -574,8 +578,8 @@ class PgtopApp(DiscreetApp):
         driver = driver_of(self)
         if isinstance(driver, ThriftyDriver):
             on = driver.turn_mouse()
-            words = "mouse on: Shift selects text" if on else "mouse off: the terminal selects text"
-            self.context.tell_instead(words)
+            message = "mouse on: Shift selects text" if on else "mouse off: the terminal selects text"
+            self.context.tell_instead(message)
 
     def show_row(self, page: str, key: Hashable) -> None:
         """Turns to a page and selects a row of its first table."""

@@ -60,9 +60,9 @@ class AppContext:
 
         @wraps(act)
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
-            made = self.controls.services.made
-            if made is not None:
-                act(made, *args, **kwargs)
+            services = self.controls.services.made
+            if services is not None:
+                act(services, *args, **kwargs)
             else:
                 self.app.run_worker(when_made(*args, **kwargs), group="services", exclusive=True)
 

@@ -59,9 +59,9 @@ class Findings:
         """
         if self._live is None or self._past is None or session.interval is None:
             return None
-        said = self._live.said_of(session.interval.newest)
-        if said is not None or session.incomplete:
-            return said
+        diagnosis = self._live.said_of(session.interval.newest)
+        if diagnosis is not None or session.incomplete:
+            return diagnosis
         return self._past.look(session.interval)
 
     @property
@@ -85,9 +85,9 @@ class Findings:
         return partial(self._context.served(self._parameters.open), advice)
 
     def _show_session(self, key: BackendKey) -> None:
-        screen, shown = self._context.app.screen, self._time_travel.shown
+        screen, session = self._context.app.screen, self._time_travel.shown
         keys = screen.keys_for(key) if isinstance(screen, SceneScreen) else ()
-        self._context.app.push_screen(session_dialog(shown, key, self._context.glyphs, keys))
+        self._context.app.push_screen(session_dialog(session, key, self._context.glyphs, keys))
 
 
 _LABEL_CELLS: Final = 38
@@ -129,8 +129,10 @@ class FindingsDialog(Dialog[None]):
     @property
     def chosen(self) -> Finding | None:
         """The finding under the cursor; the first until another is chosen, or when the chosen one has gone."""
-        found = self._findings
-        return next((each for each in found if each.rule == self._chosen), found[0] if found else None)
+        findings = self._findings
+        return next(
+            (finding for finding in findings if finding.rule == self._chosen), findings[0] if findings else None
+        )
 
     def content(self, cells: int) -> list[Line]:
         """The findings, the chosen one opened."""
@@ -138,12 +140,12 @@ class FindingsDialog(Dialog[None]):
         if self._shown is None:
             return [((f"looking {self.glyphs.ellipsis}", "dim"),)]
         lines: list[Line] = wrapped(f"settling: {self._shown.settling}", cells, "dim") if self._shown.settling else []
-        for each in self._findings:
-            opened = each is self.chosen
+        for finding in self._findings:
+            opened = finding is self.chosen
             sign = self.glyphs.pointer if opened else " "
-            lines += hanging(f"{sign} {each.sentence}", cells) if not opened else _styled(sign, each, cells)
+            lines += hanging(f"{sign} {finding.sentence}", cells) if not opened else _styled(sign, finding, cells)
             if opened:
-                lines += [*_evidence(each, cells), ()]
+                lines += [*_evidence(finding, cells), ()]
         for row in self._shown.not_looked_at:
             which = ", ".join(row.rules) if len(row.rules) <= _MOST_NAMED else f"{len(row.rules)} rules"
             lines += wrapped(f"not looked at: {which} ({row.reason})", cells, "dim")
@@ -151,12 +153,12 @@ class FindingsDialog(Dialog[None]):
 
     def _caption_keys(self) -> None:
         chosen = self.chosen
-        words = [] if chosen is None else [f"{chosen.page} {_TITLES.get(chosen.page, '')}"]
+        captions = [] if chosen is None else [f"{chosen.page} {_TITLES.get(chosen.page, '')}"]
         if chosen is not None and chosen.advice is not None and self._step(chosen.advice) is not None:
-            words.insert(0, f"Enter {_words(chosen.advice)}")
+            captions.insert(0, f"Enter {_words(chosen.advice)}")
         if len(self._findings) > 1:
-            words.append("up, down choose")
-        self.captions("what binds now", "  ".join([*words, "Esc close"]))
+            captions.append("up, down choose")
+        self.captions("what binds now", "  ".join([*captions, "Esc close"]))
 
     def frames_arrived(self, session: Session) -> None:
         """Another moment."""

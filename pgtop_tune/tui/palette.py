@@ -98,23 +98,23 @@ def load_themes(no_color: bool = False) -> Themes:
     return themes
 
 
-def choose(themes: Themes, wanted: str, usual: str) -> str:
+def choose(themes: Themes, requested: str, usual: str) -> str:
     """The name of the theme to begin with.
 
     Args:
         themes: Those there are.
-        wanted: As the operator says; "" for the usual one.
+        requested: As the operator says; "" for the usual one.
         usual: Taken where nothing is wanted; another one where its file is broken.
 
     Raises:
-        UsageProblem: The wanted theme is not there, or broken; or none can be used.
+        UsageProblem: The requested theme is not there, or broken; or none can be used.
     """
-    name = wanted or (usual if usual in themes.by_name else next(iter(themes.by_name), ""))
+    name = requested or (usual if usual in themes.by_name else next(iter(themes.by_name), ""))
     if name in themes.by_name:
         return name
-    said = [f"{file}: {problems}" for file, problems in themes.broken.items()]
-    message = f'there is no theme "{wanted}"' if wanted else "there is no theme that can be used"
-    raise UsageProblem("; ".join((message, *said)), "themes are: " + ", ".join(themes.by_name))
+    details = [f"{file}: {problems}" for file, problems in themes.broken.items()]
+    message = f'there is no theme "{requested}"' if requested else "there is no theme that can be used"
+    raise UsageProblem("; ".join((message, *details)), "themes are: " + ", ".join(themes.by_name))
 
 
 def _read(path: Path) -> dict[str, Any] | str:
@@ -148,12 +148,12 @@ def _made(files: Mapping[str, dict[str, Any] | str]) -> tuple[dict[str, PaletteT
     wrong: dict[str, list[str]] = {}
     tables = {str(table.get("name", "")): table for table in files.values() if isinstance(table, dict)}
     for file, table in files.items():
-        found = [table] if isinstance(table, str) else []
+        problems = [table] if isinstance(table, str) else []
         if isinstance(table, dict):
-            theme = _theme(_extended(table, tables, found), found)
+            theme = _theme(_extended(table, tables, problems), problems)
             themes[theme.name] = theme
-        if found:
-            wrong[file] = found
+        if problems:
+            wrong[file] = problems
     return themes, wrong
 
 
@@ -176,13 +176,13 @@ def _extended(table: dict[str, Any], tables: Mapping[str, dict[str, Any]], probl
 
 
 def _table(table: Mapping[str, Any], part: str, problems: list[str]) -> dict[str, str]:
-    found = table.get(part, {})
-    if not isinstance(found, dict):
+    entries = table.get(part, {})
+    if not isinstance(entries, dict):
         problems.append(f"{part} is not a table")
         return {}
-    wrong = [name for name, value in found.items() if not isinstance(value, str)]
+    wrong = [name for name, value in entries.items() if not isinstance(value, str)]
     problems += [f"{part}.{name} is not a string" for name in wrong]
-    return {name: value for name, value in found.items() if name not in wrong}
+    return {name: value for name, value in entries.items() if name not in wrong}
 
 
 def _theme(table: Mapping[str, Any], problems: list[str]) -> PaletteTheme:
@@ -213,14 +213,14 @@ def _theme(table: Mapping[str, Any], problems: list[str]) -> PaletteTheme:
         if key.endswith("-style") and not _TEXT_STYLES.issuperset(text.split())
     ]
     native = base.bgcolor is None
-    own = "ansi_default" if native else None
+    terminal = "ansi_default" if native else None
     return PaletteTheme(
         name=str(name),
         description=str(table.get("description", "")),
         dark=bool(dark),
         ansi=native,
-        **(dict.fromkeys(_GROUNDS, own) | {"primary": ""} | colours),
-        boost=own,
+        **(dict.fromkeys(_GROUNDS, terminal) | {"primary": ""} | colours),
+        boost=terminal,
         variables=({**_NATIVE_VARIABLES, **variables} if native else variables),
         spans=spans,
     )

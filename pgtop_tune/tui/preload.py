@@ -59,8 +59,13 @@ def read_ahead(directories: Iterable[Path]) -> None:
 
 def _directories() -> tuple[Path, ...]:
     specs = (find_spec(name) for name in _OF_KEYS)
-    places = [Path(place) for spec in specs if spec is not None for place in spec.submodule_search_locations or ()]
-    return (*places, *(place.with_name(_BUNDLED) for place in places if place.name == _BUNDLED.partition(".")[0]))
+    places = [
+        Path(directory) for spec in specs if spec is not None for directory in spec.submodule_search_locations or ()
+    ]
+    return (
+        *places,
+        *(directory.with_name(_BUNDLED) for directory in places if directory.name == _BUNDLED.partition(".")[0]),
+    )
 
 
 def _advise(path: Path) -> None:

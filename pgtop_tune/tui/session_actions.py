@@ -16,7 +16,7 @@ from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import key_name, keys_of
-from pgtop_tune.tui.dashboard.session_details import find
+from pgtop_tune.tui.dashboard.session_details import session_backend
 from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph
 from pgtop_tune.tui.scene.scene import SceneScreen
 from pgtop_tune.tui.widgets.lines import Glyphs, Line, hanging, wrapped
@@ -51,7 +51,7 @@ class PlanDialog(Dialog[None]):
     def content(self, cells: int) -> list[Line]:
         """The plan's lines, wrapped where they must be."""
         plan = self._plan
-        lines = [line for said in plan.lines for line in hanging(said, cells)]
+        lines = [line for text in plan.lines for line in hanging(text, cells)]
         where = f"Planned by role {plan.user} in database {plan.database}, not executed; its functions"
         where += " marked IMMUTABLE or STABLE may have run during planning."
         where += f" Settings and search_path are those of a new session of {plan.user}"
@@ -175,29 +175,27 @@ class SessionActions:
             chosen: The tagged sessions, or the selected one.
             listed: Every session that the filter shows; () without a filter.
         """
-        seen = [(key, find(session, key)) for key in listed]
-        every = tuple(key for key, backend in seen if backend is not None and backend.backend_type == _CLIENT)
+        sessions = [(key, session_backend(session, key)) for key in listed]
+        every = tuple(key for key, backend in sessions if backend is not None and backend.backend_type == _CLIENT)
         if not chosen and not every:
             return _SELECT, False
-        wanted: tuple[BackendKey, ...] = tuple(chosen) or every
-        more = every if len(every) > 1 and set(every) != set(wanted) else ()
+        keys: tuple[BackendKey, ...] = tuple(chosen) or every
+        more = every if len(every) > 1 and set(every) != set(keys) else ()
         try:
             answer = await self._context.app.push_screen_wait(
-                await self._question(control, act, session, wanted, len(more))
+                await self._question(control, act, session, keys, len(more))
             )
             if answer is not None and more and not answer:
-                wanted = more
-                answer = await self._context.app.push_screen_wait(
-                    await self._question(control, act, session, wanted, 0)
-                )
+                keys = more
+                answer = await self._context.app.push_screen_wait(await self._question(control, act, session, keys, 0))
             if not answer:
                 return "nothing was done", True
-            results = await self._context.client.ask(control.signal(act, wanted))
+            results = await self._context.client.ask(control.signal(act, keys))
         except PgtopError as problem:
             return str(problem), False
         self._note(act, session, results)
         return _summary(act, results), all(
-            each.outcome in (BackendOutcome.DONE, BackendOutcome.GONE) for each in results
+            result.outcome in (BackendOutcome.DONE, BackendOutcome.GONE) for result in results
         )
 
     async def _explained(
@@ -206,11 +204,11 @@ class SessionActions:
         """Shows the plan of what a session runs; asks before, where only a powerful role could plan it."""
         if len(chosen) != 1:
             return "select one session at a time for a plan" if chosen else _SELECT, False
-        backend = find(session, chosen[0])
+        backend = session_backend(session, chosen[0])
         if backend is None or not backend.query:
             return "EXPLAIN does not take this session's statement", False
-        key, seen = chosen[0], backend.query
-        return await self._planned(f"session {key[0]}", lambda agreed: control.explain(key, seen, agreed))
+        key, query = chosen[0], backend.query
+        return await self._planned(f"session {key[0]}", lambda agreed: control.explain(key, query, agreed))
 
     async def _planned(self, whose: str, ask: AskPlan) -> tuple[str, bool]:
         try:
@@ -225,36 +223,36 @@ class SessionActions:
         return "", True
 
     async def _question(
-        self, control: BackendControl, act: BackendAct, session: Session, wanted: Sequence[BackendKey], more: int
+        self, control: BackendControl, act: BackendAct, session: Session, keys: Sequence[BackendKey], more: int
     ) -> ConfirmDialog[bool]:
         async def compose() -> list[str]:
-            return [control.statement(act, key) for key in wanted[:_LISTED]]
+            return [control.statement(act, key) for key in keys[:_LISTED]]
 
-        said: list[Paragraph] = []
-        for key, statement in zip(wanted, await self._context.client.ask(compose()), strict=False):
-            said += [Paragraph(_introduced(key, find(session, key)), "strong"), Paragraph(statement)]
-        if len(wanted) > _LISTED:
-            said.append(Paragraph(f"and {len(wanted) - _LISTED} more of the same kind", "warning"))
-        what = f"session {wanted[0][0]}" if len(wanted) == 1 else f"{len(wanted)} sessions"
-        choices = [AnswerKey(("y",), f"{act} {what}", True)]
+        paragraphs: list[Paragraph] = []
+        for key, statement in zip(keys, await self._context.client.ask(compose()), strict=False):
+            paragraphs += [Paragraph(_introduced(key, session_backend(session, key)), "strong"), Paragraph(statement)]
+        if len(keys) > _LISTED:
+            paragraphs.append(Paragraph(f"and {len(keys) - _LISTED} more of the same kind", "warning"))
+        subject = f"session {keys[0][0]}" if len(keys) == 1 else f"{len(keys)} sessions"
+        choices = [AnswerKey(("y",), f"{act} {subject}", True)]
         if more:
             choices.append(AnswerKey(("a",), f"{act} all {more} filtered client sessions; asks again", False))
-        title = f"{act} the statement of {what}" if act is BackendAct.CANCEL else f"{act} {what}"
-        return ConfirmDialog(title, said, choices, self._context.glyphs)
+        title = f"{act} the statement of {subject}" if act is BackendAct.CANCEL else f"{act} {subject}"
+        return ConfirmDialog(title, paragraphs, choices, self._context.glyphs)
 
     def _note(self, act: BackendAct, session: Session, results: Sequence[BackendResult]) -> None:
-        done = [each.backend for each in results if each.outcome is BackendOutcome.DONE]
+        done = [result.backend for result in results if result.outcome is BackendOutcome.DONE]
         if not done:
             return
-        who = str(done[0][0]) if len(done) == 1 else f"×{len(done)}"
-        detail = "; ".join(_introduced(key, find(session, key)) for key in done[:_LISTED])
-        self._context.client.note(EventKind.NOTE, f"{_PAST[act]} {who}", detail)
+        target = str(done[0][0]) if len(done) == 1 else f"×{len(done)}"
+        detail = "; ".join(_introduced(key, session_backend(session, key)) for key in done[:_LISTED])
+        self._context.client.note(EventKind.NOTE, f"{_PAST[act]} {target}", detail)
 
 
 def _risk_question(whose: str, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bool]:
     """The danger first: planning is harmless only where the role that plans has nothing to give away."""
     role = f"role {risk.role} ({'; '.join(risk.powers)})"
-    said = [
+    paragraphs = [
         Paragraph(f"Planning executes functions of this query as {role}, in database {risk.database}.", "warning"),
         Paragraph(
             f"A function marked IMMUTABLE or STABLE runs with all rights of {risk.role}, also beyond EXPLAIN and its "
@@ -265,7 +263,7 @@ def _risk_question(whose: str, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[
     ]
     return ConfirmDialog(
         f"plan {whose} as {risk.role}?",
-        said,
+        paragraphs,
         [AnswerKey(("y",), "plan it anyway", True)],
         glyphs,
     )
@@ -286,21 +284,21 @@ def _introduced(key: BackendKey, backend: Backend | None) -> str:
     if backend is None:
         return f"{key[0]}  gone"
     where = f"@{backend.datname}" if backend.datname else ""
-    who = one_line(f"{backend.usename or UNKNOWN}{where}", 80)
-    return f"{key[0]}  {who}  {backend.state or backend.backend_type}  {one_line(backend.query or '', _QUERY)}"
+    role = one_line(f"{backend.usename or UNKNOWN}{where}", 80)
+    return f"{key[0]}  {role}  {backend.state or backend.backend_type}  {one_line(backend.query or '', _QUERY)}"
 
 
 def _summary(act: BackendAct, results: Sequence[BackendResult]) -> str:
     if len(results) == 1:
         (only,) = results
-        words = _PAST[act] if only.outcome is BackendOutcome.DONE else only.outcome
-        return f"session {only.backend[0]}: {words}" + (f"\n{only.detail}" if only.detail else "")
-    counted = Counter(each.outcome for each in results)
-    words = ", ".join(
+        text = _PAST[act] if only.outcome is BackendOutcome.DONE else only.outcome
+        return f"session {only.backend[0]}: {text}" + (f"\n{only.detail}" if only.detail else "")
+    counted = Counter(result.outcome for result in results)
+    text = ", ".join(
         f"{count} {_PAST[act] if outcome is BackendOutcome.DONE else outcome}" for outcome, count in counted.items()
     )
-    reasons = dict.fromkeys(each.detail for each in results if each.detail)
-    return "\n".join([words, *reasons])
+    reasons = dict.fromkeys(result.detail for result in results if result.detail)
+    return "\n".join([text, *reasons])
 
 
 _GROUP = "sessions"

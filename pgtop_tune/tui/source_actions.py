@@ -78,7 +78,7 @@ class SourceActions:
         if control is None:
             return
         now_s = control.interval_s
-        following = [each for each in _INTERVALS_S if (each > now_s if direction > 0 else each < now_s)]
+        following = [seconds for seconds in _INTERVALS_S if (seconds > now_s if direction > 0 else seconds < now_s)]
         if following:
             control.set_interval(following[0 if direction > 0 else -1])
         self._context.tell_instead(f"one frame every {control.interval_s:g} s")

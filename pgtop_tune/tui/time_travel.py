@@ -88,8 +88,8 @@ class ScreenSink:
             self._orphans.clear()
             self._poked = False
         if orphans and steps and steps[0].frames:
-            first, *others = steps[0].frames
-            steps[0] = replace(steps[0], frames=(replace(first, events=orphans + first.events), *others))
+            first, *frames = steps[0].frames
+            steps[0] = replace(steps[0], frames=(replace(first, events=orphans + first.events), *frames))
         return steps
 
 
@@ -188,8 +188,8 @@ class TimeTravel:
     @property
     def behind_s(self) -> float | None:
         """How far what is shown is behind the newest frame of a live session; None when it is that."""
-        shown, newest = self.shown.now, self._context.live.now
-        return None if self.past is None or shown is None or newest is None else newest.elapsed_s - shown.elapsed_s
+        frame, newest = self.shown.now, self._context.live.now
+        return None if self.past is None or frame is None or newest is None else newest.elapsed_s - frame.elapsed_s
 
     @property
     def in_past(self) -> bool:
@@ -274,12 +274,12 @@ class TimeTravel:
         self._context.app.push_screen(dialog, self.jump)
 
     def _moment(self, typed: str) -> float:
-        shown, newest = self.shown.now, self._context.live.now
-        if shown is None or newest is None:
+        frame, newest = self.shown.now, self._context.live.now
+        if frame is None or newest is None:
             raise UsageProblem("there is no frame yet")
-        started_ms = shown.taken_at_ms - shown.elapsed_s * 1000.0
+        started_ms = frame.taken_at_ms - frame.elapsed_s * 1000.0
         length_s = newest.elapsed_s if self._transport is None else self._transport.state().length_s
-        return moment(typed, Timeline(shown.elapsed_s, length_s, started_ms))
+        return moment(typed, Timeline(frame.elapsed_s, length_s, started_ms))
 
     def jump(self, elapsed_s: float | None) -> None:
         """Show a moment on the session's clock; None is no answer to a question for one."""

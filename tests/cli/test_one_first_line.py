@@ -22,7 +22,7 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_layout, dashboard_lines
 from pgtop_tune.tui.findings import Findings
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.made_situations import MADE, SLOW_WAL, jammed_since, queued_rows
 from tests.support.recordings import write
@@ -61,7 +61,7 @@ class Screen:
         if not whole:
             return tuple(each.sentence for each in found.findings)
         panes = dashboard_lines(session, dashboard_layout(160, 48), 160, UNICODE, DashboardState())
-        drawn = "\n".join(text_of(line) for lines in panes.values() for line in lines)
+        drawn = "\n".join(plain_text(line) for lines in panes.values() for line in lines)
         return (*(each.sentence for each in found.findings), str(latency_budget(interval)), drawn)
 
 

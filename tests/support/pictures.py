@@ -8,7 +8,7 @@ from typing import Final
 
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_layout, dashboard_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, Glyphs, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, Glyphs, plain_text
 
 REGENERATE: Final = "PGTOP_TUNE_REGENERATE_GOLDENS"
 """Set to 1, the pictures are written anew instead of compared; look at the difference before you commit it."""
@@ -21,13 +21,13 @@ def dashboard_rows(
 ) -> list[str]:
     """The dashboard from top to bottom, one text per row of the screen."""
     panes = dashboard_lines(session, dashboard_layout(width, height), width, glyphs, look or DashboardState())
-    return [text_of(line) for lines in panes.values() for line in lines]
+    return [plain_text(line) for lines in panes.values() for line in lines]
 
 
 def pane_text(session: Session, pane: str, width: int, height: int, look: DashboardState | None = None) -> str:
     """One pane of a dashboard of that size."""
     panes = dashboard_lines(session, dashboard_layout(width, height), width, UNICODE, look or DashboardState())
-    return "\n".join(text_of(line) for line in panes[pane])
+    return "\n".join(plain_text(line) for line in panes[pane])
 
 
 def assert_picture(golden: Path, rows: list[str]) -> None:

@@ -15,7 +15,7 @@ from pgtop_tune.base.units import clock, count, wall_moment
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.scene.banners import began_ms
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, ellipsized, wrapped
 from pgtop_tune.tui.widgets.phrase import padded
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ class WindowActions:
 
     def mark(self, end: bool = False) -> None:
         """Begins or ends a window at the moment shown; a second window that ends shows the table."""
-        shown = self._time_travel.shown.now
-        if shown is None:
+        frame = self._time_travel.shown.now
+        if frame is None:
             self._warn("there is no frame yet")
             return
         before = self.marks
-        self.marks = before.end(shown.elapsed_s) if end else before.begin(shown.elapsed_s)
+        self.marks = before.end(frame.elapsed_s) if end else before.begin(frame.elapsed_s)
         if end and self.marks == before:
             self._warn("a window ends after its start: set the start first, at an earlier time")
         elif len(self.marks.windows) == 2 and before.begun_s is not None and end:
@@ -104,10 +104,10 @@ class OverlayActions:
         self._chosen: OverlayChoice | None = None
         self._watch: OverlayWatch | None = None
 
-    def watch(self, shown: Frame | None) -> OverlayWatch | None:
+    def watch(self, frame: Frame | None) -> OverlayWatch | None:
         """The overlay that is on, with its place under that frame; None without."""
         if self._watch is not None:
-            self._watch.overlay.follow(shown)
+            self._watch.overlay.follow(frame)
         return self._watch
 
     def begin(self) -> None:
@@ -224,16 +224,16 @@ class OverlayDialog(Dialog[OverlayChoice]):
         if paths is None:
             return [((f"looking {self.glyphs.ellipsis}", "dim"),)]
         if not paths:
-            words = (
+            message = (
                 "there are no recordings yet: r records, and --ghost FILE takes any recording or record of bench run"
             )
-            return wrapped(words, cells, "warning")
+            return wrapped(message, cells, "warning")
         room = max(self.app.size.height - _FRAME_ROWS - 1, 1)
         self._first = min(max(self._first, self._at - room + 1), self._at)
         name = max(cells - _WHEN - _LENGTH - _TPS - 30 - 8, 16)
         head = f"{'began':<{_WHEN}}  {'length':<{_LENGTH}}  {'tps':>{_TPS}}  {'name':<{name}}  target"
-        shown = range(self._first, min(self._first + room, len(paths)))
-        return [((clip(head, cells), "title"),), *(self._line(at, name, cells) for at in shown)]
+        visible_rows = range(self._first, min(self._first + room, len(paths)))
+        return [((clip(head, cells), "title"),), *(self._line(at, name, cells) for at in visible_rows)]
 
     def _line(self, at: int, name: int, cells: int) -> Line:
         path = (self._paths or ())[at]
@@ -245,10 +245,10 @@ class OverlayDialog(Dialog[OverlayChoice]):
             length = "" if entry.problem else clock(entry.seconds)
             figures = f"{when:<{_WHEN}}  {length:<{_LENGTH}}  {count(entry.tps):>{_TPS}}"
             target = entry.problem or entry.target
-        words = f"{figures}  {clip(one_line(path.name, name), name)}  {one_line(target, 80)}"
+        text = f"{figures}  {clip(one_line(path.name, name), name)}  {one_line(target, 80)}"
         broken = entry is not None and entry.problem
         style = "cursor" if at == self._at else "dim" if broken else PLAIN
-        return padded(((shortened(words, cells, self.glyphs.ellipsis), style),), cells)
+        return padded(((ellipsized(text, cells, self.glyphs.ellipsis), style),), cells)
 
     async def pressed(self, key: str, character: str | None) -> bool:
         """Move and choose."""

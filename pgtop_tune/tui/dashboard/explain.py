@@ -8,7 +8,7 @@ from typing import Final
 from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall, waits
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD
-from pgtop_tune.tui.dialogs.help import Described, Entry, explained, why_untold
+from pgtop_tune.tui.dialogs.help import DescribedNumber, Entry, explained, why_untold
 from pgtop_tune.tui.widgets.lines import Line
 
 _LATENCY: Final = Entry(
@@ -74,7 +74,7 @@ _SINCE: Final = Entry(
     "tps of pgbench's progress lines; without a load of ours the server's TPS",
 )
 
-PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
+PANE_METRICS: Final[Mapping[str, tuple[DescribedNumber, ...]]] = {
     "header": own_cost.METRICS,
     "host": (*host.METRICS, *host.CORE_METRICS, *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP),
     "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, server.ROLLBACKS, load.CLIENT_FAILED, _SINCE),

@@ -88,9 +88,11 @@ def heatmap_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
     for row in range(rows - 1, -1, -1):
         drawn = _drawn([cells.get((row, column), 0.0) for column in range(columns)], most, glyphs)
         share = 100.0 * totals[row] / sum(totals)
-        said = f"{percent(share)} %" if share >= _LEAST_SHARE else ""
+        share_text = f"{percent(share)} %" if share >= _LEAST_SHARE else ""
         gutter = f"{labels.get(row, ''):>{_GUTTER - 2}} {glyphs.axis if row in labels else glyphs.upright}"
-        lines.append(padded(((gutter, "dim"), *drawn, (f"{said:>{_SHARES}} ", "label" if said else PLAIN)), width))
+        lines.append(
+            padded(((gutter, "dim"), *drawn, (f"{share_text:>{_SHARES}} ", "label" if share_text else PLAIN)), width)
+        )
     return [*lines, *_axis(session, since_s, s_per_column, columns, width, glyphs)]
 
 
@@ -105,22 +107,22 @@ def _bounds(histograms: list[Merged]) -> tuple[float, float]:
 def _row_of(bucket: int, low: float, high: float, rows: int) -> int:
     """Row from the bottom that has the middle of a bucket."""
     begin, behind = bucket_edges(bucket)
-    place = (log10(max(sqrt(max(begin, 1) * max(behind, 1)), 1.0)) - low) / (high - low)
-    return min(max(floor(place * rows), 0), rows - 1)
+    position = (log10(max(sqrt(max(begin, 1) * max(behind, 1)), 1.0)) - low) / (high - low)
+    return min(max(floor(position * rows), 0), rows - 1)
 
 
 def _labels(low: float, high: float, rows: int) -> dict[int, str]:
     """Latencies beside the rows that hold them: 1, 2 and 5 of each decade where there is room, else 1 alone."""
     for steps in ((1.0, 2.0, 5.0), (1.0,)):
-        found: dict[int, str] = {}
-        wanted = [step * 10.0**decade for decade in range(floor(low), ceil(high) + 1) for step in steps]
-        places = [((log10(us) - low) / (high - low), us) for us in wanted]
-        for place, us in places:
-            if 0.0 <= place < 1.0:
-                found[floor(place * rows)] = ms(us / 1000.0)
-        if sum(1 for place, _ in places if 0.0 <= place < 1.0) <= rows / 2:
+        labels: dict[int, str] = {}
+        latencies_us = [step * 10.0**decade for decade in range(floor(low), ceil(high) + 1) for step in steps]
+        places = [((log10(us) - low) / (high - low), us) for us in latencies_us]
+        for position, us in places:
+            if 0.0 <= position < 1.0:
+                labels[floor(position * rows)] = ms(us / 1000.0)
+        if sum(1 for position, _ in places if 0.0 <= position < 1.0) <= rows / 2:
             break
-    return found
+    return labels
 
 
 def _drawn(values: list[float], most: float, glyphs: Glyphs) -> Line:
@@ -157,16 +159,16 @@ def _axis(
 ) -> tuple[Line, Line]:
     """A rule with ticks, and the wall clock under them."""
     now = session.now
-    ticks, words = [glyphs.rule] * columns, [" "] * columns
+    ticks, clock_cells = [glyphs.rule] * columns, [" "] * columns
     offset_ms = 0.0 if now is None else now.taken_at_ms - 1000.0 * now.elapsed_s
     for column in range(_TICK - 1, columns, _TICK):
         ticks[column] = glyphs.upright
-        said = wall_clock(round(offset_ms + 1000.0 * (since_s + (column + 1) * s_per_column)))
-        begin = column - len(said) + 1
+        clock_text = wall_clock(round(offset_ms + 1000.0 * (since_s + (column + 1) * s_per_column)))
+        begin = column - len(clock_text) + 1
         if begin >= 0:
-            words[begin : column + 1] = said
+            clock_cells[begin : column + 1] = clock_text
     gutter = " " * _GUTTER
     return (
         padded(((gutter, PLAIN), ("".join(ticks), "dim")), width),
-        padded(((gutter, PLAIN), ("".join(words), "dim")), width),
+        padded(((gutter, PLAIN), ("".join(clock_cells), "dim")), width),
     )

@@ -18,9 +18,9 @@ from pgtop_tune.tui.dashboard.session_rows import (
     SessionsView,
     background_line,
     folded,
-    moved,
     next_sort,
     scrolled,
+    selection_moved,
     session_rows,
 )
 from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS, sessions_lines
@@ -67,8 +67,8 @@ def dashboard_tape(
     """
     axis = time_axis(session, width, chart_rows, span_s)
     ticks = axis_ticks(session, axis) if clock else {}
-    shown = [(at_s, event) for at_s, event in session.events if axis.since_s <= at_s < axis.until_s]
-    return padded(tape_line(shown, axis.width, axis.since_s, axis.until_s, glyphs, marks, ticks), width)
+    events = [(at_s, event) for at_s, event in session.events if axis.since_s <= at_s < axis.until_s]
+    return padded(tape_line(events, axis.width, axis.since_s, axis.until_s, glyphs, marks, ticks), width)
 
 
 _LOAD: Final = "load"
@@ -146,7 +146,11 @@ class _Picture(Struct, frozen=True):
 
     def beside_waits(self, lines: list[Line], waits: Sequence[Line]) -> list[Line]:
         """Return a chart with its part of the chart of waits."""
-        return [(*line, (_APART, PLAIN), *other) for line, other in zip(lines, waits, strict=True)] if waits else lines
+        return (
+            [(*line, (_APART, PLAIN), *waits_line) for line, waits_line in zip(lines, waits, strict=True)]
+            if waits
+            else lines
+        )
 
 
 def _header(picture: _Picture, height: int) -> list[Line]:
@@ -279,23 +283,23 @@ def dashboard_layout(
         measured: Whether there are latencies; without any one line says so, and throughput has both charts' rows.
     """
     rows = {"header": 1, "footer": 1}
-    left = height - sum(rows.values())
+    free_rows = height - sum(rows.values())
     if height < _CHARTS_FROM:
         rows["sessions"] = 0
         for step in _STEPS:
-            wanted = sum(count for _, count in step)
-            if wanted > left:
+            needed = sum(count for _, count in step)
+            if needed > free_rows:
                 break
             for pane, count in step:
                 rows[pane] = rows.get(pane, 0) + count
-            left -= wanted
-        rows["sessions"] += left
+            free_rows -= needed
+        rows["sessions"] += free_rows
     else:
         rows |= _figures(width, height)
-        left = height - sum(rows.values())
-        charts = min(max(left - sessions, height // _SHARE, _LEAST), left - _FEWEST_SESSIONS)
+        free_rows = height - sum(rows.values())
+        charts = min(max(free_rows - sessions, height // _SHARE, _LEAST), free_rows - _FEWEST_SESSIONS)
         rows["throughput"], rows["latency"] = _charts(charts) if measured else (charts - 1, 1)
-        rows["sessions"] = left - rows["throughput"] - rows["latency"]
+        rows["sessions"] = free_rows - rows["throughput"] - rows["latency"]
     return tuple((pane, rows[pane]) for pane in PANES if rows.get(pane))
 
 
@@ -311,8 +315,8 @@ def _figures(width: int, height: int) -> dict[str, int]:
 
 def _charts(rows: int) -> tuple[int, int]:
     """Rows of both panes, with equally high pictures: the latency pane has one more where it has times of day."""
-    each = (rows - 1) // 2
-    return (each, each + 1) if each + 1 >= CLOCK_ROWS else (rows // 2, rows // 2)
+    chart_rows = (rows - 1) // 2
+    return (chart_rows, chart_rows + 1) if chart_rows + 1 >= CLOCK_ROWS else (rows // 2, rows // 2)
 
 
 _ROUNDED: Final = 4
@@ -368,11 +372,11 @@ class Dashboard(SceneScreen):
         with the first latency.
         """
         super().show(scene)
-        wanted, measured = self._wanted, has_latency(scene.session)
+        wanted_rows, measured = self._wanted, has_latency(scene.session)
         if not self._view.filter and (self._rows or self._background):
-            wanted = sessions_wanted(len(self._rows) + bool(self._background) + HEAD_ROWS, self._wanted)
-        if (wanted, measured) != (self._wanted, self._measured):
-            self._wanted, self._measured = wanted, measured
+            wanted_rows = sessions_wanted(len(self._rows) + bool(self._background) + HEAD_ROWS, self._wanted)
+        if (wanted_rows, measured) != (self._wanted, self._measured):
+            self._wanted, self._measured = wanted_rows, measured
             if self.is_mounted:
                 self._arrange()
                 self.paint_soon()
@@ -442,7 +446,7 @@ class Dashboard(SceneScreen):
 
     def action_move(self, by: int) -> None:
         """Selects the session so many rows further down."""
-        self._choose(moved(self._view, self._rows, by, self.visible_rows))
+        self._choose(selection_moved(self._view, self._rows, by, self.visible_rows))
 
     def action_edge(self, by: int) -> None:
         """Selects the first or the last session."""

@@ -20,7 +20,7 @@ from pgtop_tune.model.statements import StatementText
 from pgtop_tune.model.waits import CPU, LockWait
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import DetailsDialog, RowKey
-from pgtop_tune.tui.widgets.lines import CUT, Glyphs, Line, labelled, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import CUT, Glyphs, Line, ellipsized, labelled, wrapped
 from pgtop_tune.tui.widgets.phrase import lasting
 
 _LABEL_CELLS: Final = 14
@@ -31,14 +31,14 @@ _KEPT: Final = 500
 """Characters of a query that a frame has: `Backend.query`."""
 
 
-def find(session: Session, key: BackendKey) -> Backend | None:
+def session_backend(session: Session, key: BackendKey) -> Backend | None:
     """Return the session with that key in the newest frame; None when it has ended or cannot be seen."""
     activity = None if session.interval is None else session.interval.now(sections.activity)
     backends = () if activity is None else activity.backends
-    return next((each for each in backends if (each.pid, each.backend_start_ms) == key), None)
+    return next((backend for backend in backends if (backend.pid, backend.backend_start_ms) == key), None)
 
 
-def details_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
+def session_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
     """The session's facts and its query, wrapped; or one line saying that it is gone or cannot be seen.
 
     Args:
@@ -52,13 +52,13 @@ def details_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
     activity = sections.activity(frame)
     if isinstance(activity, Unavailable):
         return wrapped(str(activity), cells, "critical")
-    backend = find(session, key)
+    backend = session_backend(session, key)
     if backend is None:
         return [((f"session {key[0]} has ended", "warning"),)]
     lines = [line for label, text in _facts(backend, activity.now_ms) for line in labelled(label, text, cells)]
     processes = sections.processes(frame)
     if not isinstance(processes, Unavailable):
-        process = next((each for each in processes.processes if each.pid == backend.pid), None)
+        process = next((candidate for candidate in processes.processes if candidate.pid == backend.pid), None)
         if process is not None:
             lines += labelled("process", _process(process, _ticks_per_s(frame)), cells)
     lines += work_lines(backend, activity, session, cells)
@@ -70,14 +70,17 @@ def _query(backend: Backend, session: Session, cells: int) -> list[Line]:
     """The query; where it was cut also the statement, of which pg_stat_statements may have more."""
     text = backend.query or UNKNOWN
     cut = len(text) >= _KEPT
-    said = f"  cut: the first {_KEPT} characters," if cut else " "
-    lines: list[Line] = [(), (("query", "title"), (f"{said} as pg_stat_activity has it", "warning" if cut else "dim"))]
+    origin = f"  cut: the first {_KEPT} characters," if cut else " "
+    lines: list[Line] = [
+        (),
+        (("query", "title"), (f"{origin} as pg_stat_activity has it", "warning" if cut else "dim")),
+    ]
     lines += wrapped(text, cells)
     statement = _statement_of(backend, session) if cut else None
     if statement is None:
         return lines
-    shown, whole = len(statement.query), statement.characters
-    part = f"the first {shown:,} of {whole:,} characters" if whole > shown else f"all {whole:,} characters"
+    fetched, total = len(statement.query), statement.characters
+    part = f"the first {fetched:,} of {total:,} characters" if total > fetched else f"all {total:,} characters"
     lines += [(), (("statement", "title"), (f"  {part}, as pg_stat_statements has it: constants replaced", "dim"))]
     return [*lines, *wrapped(statement.query, cells)]
 
@@ -86,7 +89,7 @@ def _statement_of(backend: Backend, session: Session) -> StatementText | None:
     texts = None if session.interval is None else session.interval.now(sections.statement_texts)
     if texts is None or backend.query_id is None:
         return None
-    return next((each for each in texts.texts if each.queryid == backend.query_id and each.query), None)
+    return next((text for text in texts.texts if text.queryid == backend.query_id and text.query), None)
 
 
 def _facts(backend: Backend, now_ms: int) -> list[tuple[str, str]]:
@@ -133,23 +136,25 @@ def _process(process: ProcessCounters, ticks_per_s: int | None) -> str:
 
 def _blockers(backend: Backend, activity: Activity, cells: int) -> list[Line]:
     """Who holds it up, and whom it holds up, one line each."""
-    by_pid = {each.pid: each for each in activity.backends}
+    by_pid = {peer.pid: peer for peer in activity.backends}
     lines: list[Line] = []
     for pid in backend.blocked_by:
         blocker = by_pid.get(pid)
-        what = "a prepared transaction" if pid == 0 else "not seen"
+        description = "a prepared transaction" if pid == 0 else "not seen"
         if blocker is not None:
-            what = f"{blocker.usename or UNKNOWN}  {blocker.state or UNKNOWN}  {blocker.query or ''}"
-        lines.append(_other("blocked by", f"{pid}  {what}", "critical", cells))
-    waiting = [each for each in activity.backends if backend.pid in each.blocked_by]
-    lines += [_other("holds up", f"{each.pid}  {each.query or ''}", "warning", cells) for each in waiting[:_OTHERS]]
+            description = f"{blocker.usename or UNKNOWN}  {blocker.state or UNKNOWN}  {blocker.query or ''}"
+        lines.append(_other("blocked by", f"{pid}  {description}", "critical", cells))
+    waiting = [peer for peer in activity.backends if backend.pid in peer.blocked_by]
+    lines += [
+        _other("holds up", f"{waiter.pid}  {waiter.query or ''}", "warning", cells) for waiter in waiting[:_OTHERS]
+    ]
     if len(waiting) > _OTHERS:
         lines.append(_other("", f"and {len(waiting) - _OTHERS} more", "warning", cells))
     return lines
 
 
 def _cut(text: str, cells: int) -> str:
-    return shortened(text, max(cells, 1), CUT).rstrip()
+    return ellipsized(text, max(cells, 1), CUT).rstrip()
 
 
 def _other(label: str, text: str, style: str, cells: int) -> Line:
@@ -158,7 +163,7 @@ def _other(label: str, text: str, style: str, cells: int) -> Line:
 
 def query_of(session: Session, key: BackendKey) -> str:
     """Return the query text of a session as the server gave it; "" when there is none."""
-    backend = find(session, key)
+    backend = session_backend(session, key)
     return "" if backend is None else backend.query or ""
 
 
@@ -175,13 +180,13 @@ def work_lines(backend: Backend, activity: Activity, session: Session, cells: in
     interval = session.interval
     if interval is None:
         return []
-    told = [
+    facts = [
         *_lock(backend, interval),
         *_progress(backend, interval),
         *_workers(backend, activity),
         *_figures(backend, interval),
     ]
-    return [line for label, text in told for line in labelled(label, text, cells)]
+    return [line for label, text in facts for line in labelled(label, text, cells)]
 
 
 def earlier_lines(backend: Backend, session: Session, cells: int) -> list[Line]:
@@ -190,13 +195,13 @@ def earlier_lines(backend: Backend, session: Session, cells: int) -> list[Line]:
     if interval is None:
         return []
     looks = interval.recent(sections.activity, _BEFORE_S)
-    found: dict[str, float] = {}
+    seconds_ago: dict[str, float] = {}
     for look in looks:
-        for each in look.backends:
-            if (each.pid, each.backend_start_ms) == (backend.pid, backend.backend_start_ms) and each.query:
-                found.setdefault(one_line(each.query, _TEXT), looks[0].at_s - look.at_s)
+        for earlier in look.backends:
+            if (earlier.pid, earlier.backend_start_ms) == (backend.pid, backend.backend_start_ms) and earlier.query:
+                seconds_ago.setdefault(one_line(earlier.query, _TEXT), looks[0].at_s - look.at_s)
     now = one_line(backend.query or "", _TEXT)
-    rows = [(query, ago_s) for query, ago_s in found.items() if query != now][:_MOST_BEFORE]
+    rows = [(query, ago_s) for query, ago_s in seconds_ago.items() if query != now][:_MOST_BEFORE]
     if not rows:
         return []
     head: Line = (("before", "title"), ("  earlier statements, newest first", "dim"))
@@ -217,35 +222,35 @@ def locked_object(wait: LockWait) -> str:
 def _lock(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
     locks = sections.locks(interval.newest)
     waits = () if isinstance(locks, Unavailable) else locks.waits
-    wait = next((each for each in waits if each.pid == backend.pid), None)
+    wait = next((candidate for candidate in waits if candidate.pid == backend.pid), None)
     if wait is None:
         return []
-    held = ", ".join(f"{pid} {modes}" for pid, modes in zip(wait.holders, wait.held_modes, strict=False))
+    held_locks = ", ".join(f"{pid} {modes}" for pid, modes in zip(wait.holders, wait.held_modes, strict=False))
     return [
         ("waits for", f"{wait.mode} on {locked_object(wait)} ({wait.locktype})"),
-        ("held by", held or "none of these sessions: others are ahead in the queue"),
+        ("held by", held_locks or "none of these sessions: others are ahead in the queue"),
     ]
 
 
 def _progress(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
-    found = next((each for each in progress_rows(interval) if each.row.pid == backend.pid), None)
-    if found is None:
+    command = next((candidate for candidate in progress_rows(interval) if candidate.row.pid == backend.pid), None)
+    if command is None:
         return []
-    parts = [" ".join(part for part in (found.row.command, found.row.relation) if part), found.row.phase]
-    if found.percent is not None:
-        parts.append(f"{percent(found.percent)} %")
-    if found.remaining_s is not None:
-        parts.append(f"{lasting(found.remaining_s)} left")
+    parts = [" ".join(part for part in (command.row.command, command.row.relation) if part), command.row.phase]
+    if command.percent is not None:
+        parts.append(f"{percent(command.percent)} %")
+    if command.remaining_s is not None:
+        parts.append(f"{lasting(command.remaining_s)} left")
     return [("progress", ", ".join(one_line(part, _TEXT) for part in parts if part))]
 
 
 def _workers(backend: Backend, activity: Activity) -> list[tuple[str, str]]:
-    workers = [each for each in activity.backends if each.leader_pid == backend.pid and each.pid != backend.pid]
+    workers = [worker for worker in activity.backends if worker.leader_pid == backend.pid and worker.pid != backend.pid]
     if not workers:
         return []
     waits = [
-        f"{each.pid} {each.wait_event_type}:{each.wait_event}" if each.wait_event else f"{each.pid} CPU"
-        for each in workers
+        f"{worker.pid} {worker.wait_event_type}:{worker.wait_event}" if worker.wait_event else f"{worker.pid} CPU"
+        for worker in workers
     ]
     return [("workers", ", ".join(waits))]
 
@@ -280,7 +285,7 @@ def session_dialog(session: Session, key: BackendKey, glyphs: Glyphs, keys: Sequ
     return DetailsDialog(
         title=f"session {key[0]}",
         session=session,
-        lines=lambda session, cells: details_lines(session, key, cells),
+        lines=lambda session, cells: session_lines(session, key, cells),
         copied=lambda session: query_of(session, key),
         glyphs=glyphs,
         more=keys,

@@ -197,13 +197,13 @@ def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[Sess
     By activity those that hold up others come first, then busy ones, idle ones last; sorted by pid they mix. Ties go to
     the lower pid.
     """
-    interval, seen = session.interval, session.sessions_seen
-    activity = None if seen is None else sections.activity(seen)
-    if interval is None or seen is None or activity is None or isinstance(activity, Unavailable):
+    interval, frame = session.interval, session.sessions_seen
+    activity = None if frame is None else sections.activity(frame)
+    if interval is None or frame is None or activity is None or isinstance(activity, Unavailable):
         return []
-    stale = seen is not session.now
-    of_processes, now_ms = Interval([seen]) if stale else interval, activity.now_ms
-    wanted = view.filter.casefold()
+    stale = frame is not session.now
+    of_processes, now_ms = Interval([frame]) if stale else interval, activity.now_ms
+    pattern = view.filter.casefold()
     blockers = {pid for backend in activity.backends for pid in backend.blocked_by}
     roots = culprits(activity) if blockers else frozenset()
     rows = []
@@ -219,7 +219,7 @@ def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[Sess
             rank = BUSY
         if view.hide_idle and rank == IDLE:
             continue
-        if wanted and not any(wanted in text.casefold() for text in searched_texts(backend)):
+        if pattern and not any(pattern in text.casefold() for text in searched_texts(backend)):
             continue
         rows.append(SessionRow(backend, rank, now_ms, of_processes, stale))
     return _ordered(rows, view)
@@ -277,7 +277,7 @@ def scrolled(view: SessionsView, rows: Sequence[SessionRow], visible: int) -> Se
     return view if top == view.top else replace(view, top=top)
 
 
-def moved(view: SessionsView, rows: Sequence[SessionRow], by: int, visible: int) -> SessionsView:
+def selection_moved(view: SessionsView, rows: Sequence[SessionRow], by: int, visible: int) -> SessionsView:
     """Return the view with the selection moved by so many rows, see `next_row`."""
     if not rows:
         return view

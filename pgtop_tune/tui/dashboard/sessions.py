@@ -79,7 +79,7 @@ class SessionColumn(Struct, frozen=True):
         align: Numbers stand right.
         roomy: Cells on a wide screen, when other than `width`.
         elastic: Takes what the others leave.
-        shown: Whether the page shows it until the operator chooses otherwise.
+        visible: Whether the page shows it until the operator chooses otherwise.
     """
 
     id: str
@@ -93,7 +93,7 @@ class SessionColumn(Struct, frozen=True):
     align: Literal["left", "right"] = "left"
     roomy: int | None = None
     elastic: bool = False
-    shown: bool = True
+    visible: bool = True
 
 
 @lru_cache(512)
@@ -174,7 +174,7 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
         "Address of the client; [local] is a Unix socket.", "pg_stat_activity.client_addr",
         lambda row: row.backend.client),
     SessionColumn("type", "type", 18, 11, lambda row: _text(row.backend.backend_type),
-        "Kind of process.", "pg_stat_activity.backend_type", lambda row: row.backend.backend_type, shown=False),
+        "Kind of process.", "pg_stat_activity.backend_type", lambda row: row.backend.backend_type, visible=False),
     SessionColumn("state", "state", 7, 1, lambda row: short_state(row.backend.state or UNKNOWN),
         "State of the session: idle tx is idle in transaction, aborted is idle in transaction (aborted).",
         "pg_stat_activity.state", lambda row: row.backend.state),
@@ -198,10 +198,10 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
         "Time in its state.", "now − pg_stat_activity.state_change", lambda row: row.state_s, "right"),
     SessionColumn("connected", "conn.", 6, None, lambda row: age(row.connected_s),
         "Time since it connected.", "now − pg_stat_activity.backend_start",
-        lambda row: row.connected_s, "right", shown=False),
+        lambda row: row.connected_s, "right", visible=False),
     SessionColumn("query-id", "query id", 20, None, lambda row: str(row.backend.query_id or UNKNOWN),
         "Identifier of its statement, the same as in pg_stat_statements.", "pg_stat_activity.query_id",
-        lambda row: row.backend.query_id, "right", shown=False),
+        lambda row: row.backend.query_id, "right", visible=False),
     SessionColumn("query", "query", LEAST_QUERY, 0, lambda row: _query(row.backend),
         "Statement of the session, or the last one if it is not active; for other processes their kind.",
         "pg_stat_activity.query", lambda row: row.backend.query, elastic=True),
@@ -300,10 +300,10 @@ def sessions_lines(
     view = scrolled(view, rows, visible)
     columns = columns_for(width)
     cursor = cursor_of(rows, view)
-    shown = [cells_of(row, columns) for row in rows[view.top : view.top + visible]]
+    cells = [cells_of(row, columns) for row in rows[view.top : view.top + visible]]
     table = table_lines(
         _headings(columns, rows, width),
-        shown,
+        cells,
         width=width,
         height=max(height - 1, 0),
         cursor=None if cursor is None else cursor - view.top,
@@ -317,8 +317,8 @@ def _headings(columns: Sequence[SessionColumn], rows: Sequence[SessionRow], widt
     """The query takes what no address of a client needs."""
     longest = max([len(client or "") for client in {row.backend.client for row in rows}], default=0)
     return [
-        replace(found, width=min(max(longest, len(_LOCAL)), found.width)) if column.id == _CLIENT else found
-        for column, found in ((column, table_column(column, width)) for column in columns)
+        replace(heading, width=min(max(longest, len(_LOCAL)), heading.width)) if column.id == _CLIENT else heading
+        for column, heading in ((column, table_column(column, width)) for column in columns)
     ]
 
 
@@ -359,13 +359,17 @@ def _head(
 
 def seen_before(session: Session) -> str:
     """How old the list is that stands there while the server does not answer: "42 s ago"; "" for one of now."""
-    now, seen = session.now, session.sessions_seen
-    return "" if now is None or seen is None or seen is now else f"{lasting(now.elapsed_s - seen.elapsed_s)} ago"
+    now, seen_frame = session.now, session.sessions_seen
+    return (
+        ""
+        if now is None or seen_frame is None or seen_frame is now
+        else f"{lasting(now.elapsed_s - seen_frame.elapsed_s)} ago"
+    )
 
 
-def _hidden(why: Unavailable) -> Phrase:
+def _hidden(reason: Unavailable) -> Phrase:
     """In place of counts that would not be those of everybody."""
-    return Phrase(absence(why), 1, (("others are hidden: GRANT pg_monitor", "warning"),))
+    return Phrase(absence(reason), 1, (("others are hidden: GRANT pg_monitor", "warning"),))
 
 
 def seldom(interval: Interval | None) -> Phrase:
@@ -389,14 +393,14 @@ def _whole(metric: Metric, interval: Interval) -> str:
     return UNKNOWN if value is None else f"{value:.0f}"
 
 
-def _blocked(interval: Interval, found: Blocking, longest_s: float) -> Phrase:
-    count = (("blocked ", "label"), (_whole(BLOCKED, interval), "wait-lock" if found.blocked else PLAIN))
-    if found.root is None:
+def _blocked(interval: Interval, blocked: Blocking, longest_s: float) -> Phrase:
+    count = (("blocked ", "label"), (_whole(BLOCKED, interval), "wait-lock" if blocked.blocked else PLAIN))
+    if blocked.root is None:
         return Phrase(count, 2)
-    root = "prepared transaction" if found.root == PREPARED_TRANSACTION else str(found.root)
-    others = f", {found.roots - 1} more" if found.roots > 1 else ""
+    root = "prepared transaction" if blocked.root == PREPARED_TRANSACTION else str(blocked.root)
+    more = f", {blocked.roots - 1} more" if blocked.roots > 1 else ""
     style = "critical" if longest_s >= CULPRIT_S else "label"
-    return Phrase((*count, (f" (root {root}{others})", style)), 2, (*count, (f" (root {root})", style)))
+    return Phrase((*count, (f" (root {root}{more})", style)), 2, (*count, (f" (root {root})", style)))
 
 
 def _processes(interval: Interval | None, processes: object) -> Phrase:

@@ -41,15 +41,15 @@ def device_phrases(interval: Interval) -> list[Phrase]:
     most = MOST_FLUSHES(interval)
     if not most:
         return []
-    used, each = FLUSHES_USED(interval), COMMITS_PER_FLUSH(interval)
+    used, per_flush = FLUSHES_USED(interval), COMMITS_PER_FLUSH(interval)
     style = "warning" if used is not None and used >= _NEAR else PLAIN
     share = "" if used is None else f" ({percent(used)} %)"
     now = labelled("flushes", count(WAL_FLUSHES(interval)), alarm(used, FLUSHES_USED.critical, style), "/s of ")
     full: Line = (*now, (count(most), PLAIN), (share, alarm(used, FLUSHES_USED.critical, style)))
-    found = [Phrase((*full, *_aged(interval)), 1 if style != PLAIN else 3, full)]
-    if each is not None:
-        found.append(Phrase(labelled("commits per flush", count(each)), 6))
-    return found
+    phrases = [Phrase((*full, *_aged(interval)), 1 if style != PLAIN else 3, full)]
+    if per_flush is not None:
+        phrases.append(Phrase(labelled("commits per flush", count(per_flush)), 6))
+    return phrases
 
 
 def _aged(interval: Interval) -> Line:
@@ -106,14 +106,14 @@ def _buffers(interval: Interval) -> list[Phrase]:
 
 def full_page_share(interval: Interval, rank: int) -> Phrase:
     """Full-page images in the WAL: a share, "~" before an estimate, "at most" where wal_compression makes it one."""
-    found = full_pages(interval)
-    if found is None:
+    images = full_pages(interval)
+    if images is None:
         return Phrase(labelled("full pages", UNKNOWN.rjust(3), "dim", " %"), rank)
-    share = percent(found.percent)
-    if found.compressed:
+    share = percent(images.percent)
+    if images.compressed:
         short = labelled("full pages at most", share, PLAIN, " %")
         return Phrase(labelled("full pages at most", share, PLAIN, " % (wal_compression)"), rank, short)
-    return Phrase(labelled("full pages", f"{'~' if found.estimated else ''}{share}".rjust(3), PLAIN, " %"), rank)
+    return Phrase(labelled("full pages", f"{'~' if images.estimated else ''}{share}".rjust(3), PLAIN, " %"), rank)
 
 
 def _checkpoints(interval: Interval) -> list[Phrase]:
@@ -137,13 +137,13 @@ def _coming(interval: Interval) -> Phrase:
     coming = next_checkpoint(interval)
     if coming is None:
         return Phrase(labelled("next checkpoint", UNKNOWN, "dim"), 2, labelled("next ckpt", UNKNOWN, "dim"))
-    what, short = ("restartpoint", "rstpt") if coming.restartpoint else ("checkpoint", "ckpt")
+    name, short = ("restartpoint", "rstpt") if coming.restartpoint else ("checkpoint", "ckpt")
     if coming.in_s <= 0:
         due = "under way" if coming.under_way else "due"
-        return Phrase(((f"{what} {due}", "warning"), (f" ({coming.by})", "label")), 2, ((f"{short} {due}", "warning"),))
+        return Phrase(((f"{name} {due}", "warning"), (f" ({coming.by})", "label")), 2, ((f"{short} {due}", "warning"),))
     verb, style = ("forced in", "warning") if coming.forced else ("in", PLAIN)
     text = lasting(coming.in_s, 6)
-    before = f"{what} under way, next" if coming.under_way else f"next {what}"
+    before = f"{name} under way, next" if coming.under_way else f"next {name}"
     full: Line = ((f"{before} {verb} ", "label"), (text, style), (f" ({coming.by})", "label"))
     return Phrase(full, 2, ((f"{'next ' if coming.under_way else ''}{short} {verb} ", "label"), (text, style)))
 

@@ -22,9 +22,9 @@ from pgtop_tune.base.safe_text import pasteable, printable, printable_lines
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import key_name
 from pgtop_tune.tui.scene.header import ShownMessage
-from pgtop_tune.tui.terminal.textual_private import OpensAtOnce, rows_of
+from pgtop_tune.tui.terminal.textual_private import OpensAtOnce, drawn_rows
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, wrapped
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class Dialog(OpensAtOnce[T]):
         stack = self.app.screen_stack
         if self not in stack[1:]:
             return super().render_lines(crop)
-        below = rows_of(stack[stack.index(self) - 1])
+        below = drawn_rows(stack[stack.index(self) - 1])
         # While the terminal changes its size, what lies below, and our own size, have still or again another one:
         # Textual ends on a row that is shorter than what it asks for.
         width = crop.right
@@ -106,8 +106,8 @@ class Dialog(OpensAtOnce[T]):
         # A border title that is a str would be read as markup.
         box.border_title = Content(printable(self._box_title))
         if self._message is not None:
-            words = f" {shortened(self._message.line, max(self.cells - 4, 1), self.glyphs.ellipsis).rstrip()} "
-            box.border_subtitle = Content(words).stylize(
+            caption = f" {ellipsized(self._message.line, max(self.cells - 4, 1), self.glyphs.ellipsis).rstrip()} "
+            box.border_subtitle = Content(caption).stylize(
                 "bold" if self._message.severity == "information" else "reverse"
             )
         else:
@@ -211,14 +211,14 @@ class Dialog(OpensAtOnce[T]):
     def frames_arrived(self, session: Session) -> None:
         """Called once per tick; a dialog that shows something of the session overrides it."""
 
-    def say(self, words: str = "", style: str = "critical") -> None:
+    def say(self, message: str = "", style: str = "critical") -> None:
         """Puts words at the foot: what went wrong, or the result of a key; "" takes them away."""
-        self._said = (words, style)
+        self._said = (message, style)
 
     def foot(self, cells: int, most: int | None = None) -> list[Line]:
         """Return what was said, at most so many lines of it, and what is being done."""
-        words, style = self._said
-        lines = wrapped(words, cells, style)[:most] if words else []
+        message, style = self._said
+        lines = wrapped(message, cells, style)[:most] if message else []
         if self.busy and self.is_current:
             lines.append(((f"{self.busy} {self.glyphs.ellipsis}", "dim"),))
         return lines
@@ -245,9 +245,9 @@ class Dialog(OpensAtOnce[T]):
             self.busy = ""
         self.repaint()
 
-    def copy(self, text: str, said: str) -> None:
+    def copy(self, text: str, message: str) -> None:
         """Put text into the clipboard of the terminal, and tell so; see `copy`."""
-        self.app.notify(copy(self.app, text, said), markup=False)
+        self.app.notify(copy(self.app, text, message), markup=False)
 
     def action_close(self) -> None:
         """Gives up."""
@@ -299,12 +299,16 @@ class ConfirmDialog(Dialog[T]):
     @property
     def cells(self) -> int:
         """See `Dialog.cells`; wider where the question has longer lines."""
-        longest = max((cell_len(line) for said in self._question for line in printable_lines(said.text)), default=0)
+        longest = max(
+            (cell_len(line) for paragraph in self._question for line in printable_lines(paragraph.text)), default=0
+        )
         return max(min(max(longest, self.CELLS), _WIDEST, self.app.size.width - FRAME_CELLS), 1)
 
     def content(self, cells: int) -> list[Line]:
         """The question, an empty line, the answers."""
-        lines: list[Line] = [line for said in self._question for line in wrapped(said.text, cells, said.style)]
+        lines: list[Line] = [
+            line for paragraph in self._question for line in wrapped(paragraph.text, cells, paragraph.style)
+        ]
         lines.append(())
         for choice in self._choices:
             lines.append(((key_name(choice.keys[0]).rjust(6), "key"), ("  ", ""), (choice.label, "")))
@@ -361,11 +365,11 @@ class TooSmall(Screen[None]):
             if self.is_current and self.app.screen is self:
                 self.dismiss(None)
             return
-        words = (
+        sentence = (
             f"The terminal has {size.width} columns and {size.height} rows; the screen needs "
             f"{LEAST_WIDTH} and {LEAST_HEIGHT}. Sampling and recording continue. q leaves."
         )
-        self.query_one(LineCanvas).show(wrapped(words, max(size.width, 2)))
+        self.query_one(LineCanvas).show(wrapped(sentence, max(size.width, 2)))
 
 
 class RowKey(Struct, frozen=True):
@@ -373,13 +377,13 @@ class RowKey(Struct, frozen=True):
 
     Attributes:
         keys: Any of these, as Textual names them.
-        shown: The first of them, as people write it.
+        label: The first of them, as people write it.
         word: For the lower edge.
         action: Of the application; runs once the dialog is closed.
     """
 
     keys: tuple[str, ...]
-    shown: str
+    label: str
     word: str
     action: str
 
@@ -408,8 +412,8 @@ class DetailsDialog(Dialog[None]):
         glyphs: Glyphs,
         more: Sequence[RowKey] = (),
     ) -> None:
-        words = "".join(f"{key.shown} {key.word}  " for key in more)
-        super().__init__(title, glyphs, keys=f"y copy  {words}Esc back")
+        captions = "".join(f"{key.label} {key.word}  " for key in more)
+        super().__init__(title, glyphs, keys=f"y copy  {captions}Esc back")
         self._more_keys = {name: key for key in more for name in key.keys}
         self._session = session
         self._lines = lines
@@ -440,13 +444,13 @@ class DetailsDialog(Dialog[None]):
         return True
 
 
-def copy(app: App[Any], text: str, said: str) -> str:
+def copy(app: App[Any], text: str, message: str) -> str:
     """Puts text into the clipboard, without what a terminal would obey or hide.
 
     Args:
         app: It has the terminal.
         text: Anything; foreign.
-        said: What there is to say of it: "the query is in your terminal's clipboard".
+        message: What there is to say of it: "the query is in your terminal's clipboard".
 
     Returns:
         That, with the number of characters that were left out, if any were.
@@ -454,5 +458,5 @@ def copy(app: App[Any], text: str, said: str) -> str:
     kept, left_out = pasteable(text)
     app.copy_to_clipboard(kept)
     if not left_out:
-        return said
-    return f"{said}, without {left_out} control character{'s' if left_out > 1 else ''}"
+        return message
+    return f"{message}, without {left_out} control character{'s' if left_out > 1 else ''}"

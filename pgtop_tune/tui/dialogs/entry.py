@@ -12,7 +12,7 @@ from pgtop_tune.base import units
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.tui.dialogs.dialog import Dialog, T
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, shortened, width, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, ellipsized, width, wrapped
 
 # Fields of a small form, one line each: what keys do to them, and how they are drawn. Pure.
 
@@ -45,8 +45,8 @@ class ChoiceField(Struct):
 
     def choose(self, value: str) -> None:
         """Chooses this word; the first one when it is not among them."""
-        words = [word for word, _ in self.options]
-        self.index = words.index(value) if value in words else 0
+        values = [word for word, _ in self.options]
+        self.index = values.index(value) if value in values else 0
 
     def press(self, key: str, character: str | None) -> bool:
         """Left and right choose."""
@@ -91,8 +91,8 @@ class NumberField(Struct):
 
     def paste(self, text: str) -> None:
         """The digits of a text from the clipboard."""
-        wanted = _DIGITS + "." if self.fractions else _DIGITS
-        self.text.insert("".join(character for character in text if character in wanted))
+        characters = _DIGITS + "." if self.fractions else _DIGITS
+        self.text.insert("".join(character for character in text if character in characters))
 
     def fill(self, number: float | None) -> None:
         """Shows this number; None is an empty field."""
@@ -118,8 +118,8 @@ class NumberField(Struct):
         try:
             number = float(typed)
         except ValueError:
-            what = f'"{typed}" is not a number' if typed else "a number is missing"
-            raise UsageProblem(f"{self.label}: {what}") from None
+            problem = f'"{typed}" is not a number' if typed else "a number is missing"
+            raise UsageProblem(f"{self.label}: {problem}") from None
         if number < least:
             raise UsageProblem(f"{self.label} must be at least {units.number(least)}")
         return number
@@ -202,10 +202,10 @@ class Form(Struct):
         if letter and not self.typing and not self.letters_type and isinstance(field, WordField):
             return False
         before = field.text.text
-        taken = field.press(key, character)
-        if taken and not self.typing and not field.text.selected:
+        handled = field.press(key, character)
+        if handled and not self.typing and not field.text.selected:
             self.typing, self._before = True, before
-        return taken
+        return handled
 
     def go_to(self, focus: int) -> None:
         """Another field gets the keys."""
@@ -246,11 +246,11 @@ class Form(Struct):
         focused = self.focused
         return [
             (
-                (f"{glyphs.pointer} " if each is focused else "  ", "key"),
-                (each.label.ljust(_LABEL_CELLS), "label"),
-                *each.shown(glyphs, focused=each is focused),
+                (f"{glyphs.pointer} " if entry is focused else "  ", "key"),
+                (entry.label.ljust(_LABEL_CELLS), "label"),
+                *entry.shown(glyphs, focused=entry is focused),
             )
-            for each in self.fields
+            for entry in self.fields
         ]
 
 
@@ -294,20 +294,20 @@ class ChoiceDialog(Dialog[str]):
     def __init__(self, title: str, choices: Sequence[Choice], at: str, glyphs: Glyphs) -> None:
         super().__init__(title, glyphs, keys="Enter choose  Esc back")
         self._choices = tuple(choices)
-        words = [choice.word for choice in choices]
-        self._at = words.index(at) if at in words else 0
+        values = [choice.word for choice in choices]
+        self._at = values.index(at) if at in values else 0
 
     def content(self, cells: int) -> list[Line]:
         """A line per word."""
         lines: list[Line] = []
         room = max(cells - _WORD_CELLS - 2, 1)
-        for place, choice in enumerate(self._choices):
-            here = place == self._at
+        for position, choice in enumerate(self._choices):
+            here = position == self._at
             lines.append(
                 (
                     (f"{self.glyphs.pointer} " if here else "  ", "key"),
                     (choice.word.ljust(_WORD_CELLS), "cursor" if here else PLAIN),
-                    (shortened(f" {choice.remark}", room, self.glyphs.ellipsis), choice.style),
+                    (ellipsized(f" {choice.remark}", room, self.glyphs.ellipsis), choice.style),
                 )
             )
         return lines
@@ -326,10 +326,10 @@ class ChoiceDialog(Dialog[str]):
 
     def _to_letter(self, character: str | None) -> bool:
         places = [*range(self._at + 1, len(self._choices)), *range(self._at + 1)]
-        found = (place for place in places if character and self._choices[place].word.startswith(character))
-        place = next(found, None)
-        self._at = self._at if place is None else place
-        return place is not None
+        matching = (position for position in places if character and self._choices[position].word.startswith(character))
+        position = next(matching, None)
+        self._at = self._at if position is None else position
+        return position is not None
 
 
 class PromptDialog(Dialog[T]):
@@ -388,9 +388,9 @@ class PasswordDialog(PromptDialog[Secret]):
         who: Whom it is for, as the server says it: "bench@db1:5432". Foreign text.
     """
 
-    def __init__(self, who: str, glyphs: Glyphs) -> None:
+    def __init__(self, account: str, glyphs: Glyphs) -> None:
         hint = "It stays in memory for this session only, and is never written."
-        super().__init__(f"password for {who}", hint, Secret, glyphs, masked=True)
+        super().__init__(f"password for {account}", hint, Secret, glyphs, masked=True)
 
 
 class FormDialog(Dialog[T]):

@@ -15,7 +15,7 @@ from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.actions import Action, key_name, keys_of
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, labelled, text_of
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, labelled, plain_text
 from pgtop_tune.tui.widgets.phrase import head, padded
 
 _KEY_CELLS: Final = 14
@@ -83,7 +83,7 @@ class HelpDialog(Dialog[None]):
         """See `key_lines`; then the definitions. The line that was found is marked."""
         lines = self._lines(cells)
         if self._found is not None and self._found < len(lines):
-            lines[self._found] = ((text_of(lines[self._found]), "cursor"),)
+            lines[self._found] = ((plain_text(lines[self._found]), "cursor"),)
         return lines
 
     def _lines(self, cells: int) -> list[Line]:
@@ -128,16 +128,16 @@ class HelpDialog(Dialog[None]):
 
     def _seek(self, *, forward: bool) -> None:
         """The next or the previous line with the text, from the one found or the first in view on."""
-        lines = [text_of(line).lower() for line in self._lines(self.cells)]
+        lines = [plain_text(line).lower() for line in self._lines(self.cells)]
         places = [number for number, text in enumerate(lines) if self._wanted and self._wanted in text]
         here = self.top - 1 if self._found is None else self._found
         if forward:
-            place = next((at for at in places if at > here), places[0] if places else None)
+            found_at = next((at for at in places if at > here), places[0] if places else None)
         else:
-            place = next((at for at in reversed(places) if at < here), places[-1] if places else None)
-        self._found = place
-        if place is not None:
-            self.show_from(max(place - 1, 0))
+            found_at = next((at for at in reversed(places) if at < here), places[-1] if places else None)
+        self._found = found_at
+        if found_at is not None:
+            self.show_from(max(found_at - 1, 0))
 
     def action_close(self) -> None:
         """While a search is typed it ends that."""
@@ -162,7 +162,7 @@ class HelpDialog(Dialog[None]):
             self.show_from(next((at for at in reversed(parts) if at < self.top), parts[-1]))
 
 
-class Described(Protocol):
+class DescribedNumber(Protocol):
     """A row of the catalogue, whatever its kind."""
 
     @property
@@ -184,7 +184,7 @@ class Entry(Struct, frozen=True):
     source: str
 
 
-def why_untold(metric: Described | str, frame: Frame | None) -> str:
+def why_untold(metric: DescribedNumber | str, frame: Frame | None) -> str:
     """Why the source of host numbers does not have a figure; "" where it has.
 
     Args:
@@ -192,11 +192,11 @@ def why_untold(metric: Described | str, frame: Frame | None) -> str:
         frame: The newest.
     """
     id_ = metric if isinstance(metric, str) else metric.id if isinstance(metric, (Metric, Keyed)) else ""
-    why = None if frame is None else untold(frame, id_)
-    return "" if why is None else str(why)
+    absent = None if frame is None else untold(frame, id_)
+    return "" if absent is None else str(absent)
 
 
-def explained(metric: Described, width: int, absent: str = "") -> list[Line]:
+def explained(metric: DescribedNumber, width: int, absent: str = "") -> list[Line]:
     """One number: title and unit, definition, source, critical line, why it is not there; wrapped to the width."""
     unit = f" ({metric.unit})" if metric.unit else ""
     critical = getattr(metric, "critical", None)

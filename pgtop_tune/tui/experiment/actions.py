@@ -128,16 +128,16 @@ class ExperimentActions:
 
         changes = self._parameters.changes
         assert changes is not None
-        wanted = [WantedParameter(each.name, each.b) for each in state.values]
+        parameters = [WantedParameter(value.name, value.b) for value in state.values]
         # A value that is not safe and was not unlocked is tried: it gets a deadline.
-        tried = any(risk_of(each.name, each.b) and each.name not in self._confirmed for each in state.values)
+        tried = any(risk_of(value.name, value.b) and value.name not in self._confirmed for value in state.values)
         terms = Terms(KEEP_WITHIN_S if tried else None, "ab: B is better", self._confirmed)
         try:
-            made = await changes.apply(wanted, terms)
+            changes_made = await changes.apply(parameters, terms)
         except PgtopError as problem:
             return f"B is not kept: {problem}", False
         self._read(state)
-        return "; ".join(words for words, _ in results_of(made)), True
+        return "; ".join(text for text, _ in results_of(changes_made)), True
 
     async def stop(self) -> None:
         """Ends an experiment under way, with everything put back.
@@ -155,8 +155,8 @@ class ExperimentActions:
         """The action, refused while an experiment has a value of its own in force."""
 
         def run(services: Services, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            shown = self.shown
-            if shown is not None and shown.under_way:
+            experiment = self.shown
+            if experiment is not None and experiment.under_way:
                 self._context.tell("an experiment is running: x shows it, and stops it", "warning")
             else:
                 act(services, *args, **kwargs)

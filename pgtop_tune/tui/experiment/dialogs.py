@@ -58,7 +58,7 @@ def _narrowed(text: list[str], cells: int) -> list[str]:
     if first is None or "" not in text[first:] or max(map(len, text[first:])) <= cells:
         return text
     last = text.index("", first) - 1
-    begins = [found.start() for found in _COLUMN.finditer(text[first])]
+    begins = [heading.start() for heading in _COLUMN.finditer(text[first])]
     rows = [[line[at:until].strip() for at, until in pairwise([*begins, None])] for line in text[first:last]]
     for row in rows:
         for long, short in _SHORTER:
@@ -117,9 +117,9 @@ class ProgressDialog(Dialog[ExperimentState]):
     def _ask_to_stop(self) -> None:
         where = self._experiments.state().where
         which, load = (f" ({where})", "") if where else ("", "; the load goes on")
-        said = (Paragraph(f"The experiment{which} ends without a verdict. Everything is put back{load}."),)
+        question = (Paragraph(f"The experiment{which} ends without a verdict. Everything is put back{load}."),)
         choices = (AnswerKey(("y", "enter"), "stop it", True),)
-        self.app.push_screen(ConfirmDialog("stop the experiment?", said, choices, self.glyphs), self._answered)
+        self.app.push_screen(ConfirmDialog("stop the experiment?", question, choices, self.glyphs), self._answered)
 
     def _answered(self, stop: bool | None) -> None:
         if stop:
@@ -149,13 +149,13 @@ class LoadFound(Struct, frozen=True):
     """The load that an experiment would be made under.
 
     Attributes:
-        words: Which it is.
-        style: Of the words.
+        text: Which it is.
+        style: Of the text.
         usable: Whether an experiment can begin.
         run: One of ours; None for somebody else's.
     """
 
-    words: str
+    text: str
     style: str = PLAIN
     usable: bool = True
     run: BenchRun | None = None
@@ -173,32 +173,32 @@ def load_found(session: Session, busy: str, for_s: float) -> LoadFound:
         return LoadFound(f"{busy}: wait until it has ended", "warning", usable=False)
     run = under_way(session.now)
     if run is not None and session.now is not None:
-        words = f"{run.profile or 'scripts'}, {run.clients} clients, running"
+        text = f"{run.profile or 'scripts'}, {run.clients} clients, running"
         if run.duration_s is None:
-            return LoadFound(f"{words} until stopped", run=run)
+            return LoadFound(f"{text} until stopped", run=run)
         left_s = run.duration_s - (session.now.taken_at_ms - run.started_ms) / 1000.0
-        words += f", {duration(max(left_s, 0.0))} left"
+        text += f", {duration(max(left_s, 0.0))} left"
         if left_s < for_s:
-            return LoadFound(f"{words}: the experiment ends with it", "warning", run=run)
-        return LoadFound(words, run=run)
+            return LoadFound(f"{text}: the experiment ends with it", "warning", run=run)
+        return LoadFound(text, run=run)
     tps = None if session.interval is None else TPS(session.interval)
     if tps is not None and tps >= _LEAST_TPS:
         return LoadFound(f"server TPS, {count(tps)} now: another program drives the load")
     return LoadFound("none: b starts one", "warning", usable=False)
 
 
-def noise_words(preview: ExperimentPreview, for_s: float, *, ours: bool) -> str:
+def noise_words(preview: ExperimentPreview, for_s: float, *, of_this_screen: bool) -> str:
     """How much pairs of blocks differ on this machine and load, and what is seen over it within the time."""
     if preview.pair_sd is None:
-        hint = ": pgtop-tune experiment noise measures it" if ours else ""
+        hint = ": pgtop-tune experiment noise measures it" if of_this_screen else ""
         return f"not known for this machine and load{hint}"
-    words = f"pairs differ by {_percent(preview.pair_sd)} on this machine and load; "
+    text = f"pairs differ by {_percent(preview.pair_sd)} on this machine and load; "
     within = [(share, seconds) for share, seconds in preview.seen_after_s if seconds <= for_s]
     if within:
         share, seconds = within[0]
-        return f"{words}{_percent(share)} is seen in about {duration(seconds)}"
+        return f"{text}{_percent(share)} is seen in about {duration(seconds)}"
     share, seconds = (preview.seen_after_s or ((0.0, 0.0),))[-1]
-    return words + (
+    return text + (
         f"even {_percent(share)} takes {duration(seconds)}" if seconds else "no difference below 10 % is seen"
     )
 
@@ -215,12 +215,12 @@ def value_lines(values: Sequence[ArmValues], cells: int) -> list[Line]:
         ("B, staged", "arm-b"),
     )
     lines: list[Line] = []
-    for each in values:
-        name = one_line(each.name, _NAME_CELLS - 1).ljust(_NAME_CELLS)
-        if each.refused:
-            lines += labelled(name.rstrip(), each.refused, cells, label_cells=_NAME_CELLS)
+    for value in values:
+        name = one_line(value.name, _NAME_CELLS - 1).ljust(_NAME_CELLS)
+        if value.refused:
+            lines += labelled(name.rstrip(), value.refused, cells, label_cells=_NAME_CELLS)
         else:
-            a, b = one_line(each.a, _VALUE_CELLS - 1), one_line(each.b, cells - _NAME_CELLS - _VALUE_CELLS)
+            a, b = one_line(value.a, _VALUE_CELLS - 1), one_line(value.b, cells - _NAME_CELLS - _VALUE_CELLS)
             lines.append(((name, PLAIN), (a.ljust(_VALUE_CELLS), "strong"), (b, "strong")))
     return [head, *lines]
 
@@ -285,13 +285,13 @@ class StartDialog(Dialog[ExperimentRequest]):
     @property
     def _not_asked(self) -> list[ArmValues]:
         """What is staged and is no value of a parameter."""
-        found = []
+        refused = []
         for row in self._scope.staged:
             if row.setting is not None:
-                found.append(ArmValues(row.name, "", str(row.staged), _OF_MACHINE))
+                refused.append(ArmValues(row.name, "", str(row.staged), _OF_MACHINE))
             elif row.staged is not None and row.staged.value is None:
-                found.append(ArmValues(row.name, "", "reset", _RESET))
-        return found
+                refused.append(ArmValues(row.name, "", "reset", _RESET))
+        return refused
 
     def on_mount(self) -> None:
         """Asks for the values in force."""
@@ -303,15 +303,15 @@ class StartDialog(Dialog[ExperimentRequest]):
 
     def _ask_anew(self) -> None:
         """Asks what an experiment would be about, where that is another one than before."""
-        load, wanted = self._load, tuple((row.name, value) for row, value in self._live)
-        asked = (wanted, None if load.run is None else load.run.run, load.usable)
-        if asked != self._asked:
-            self._asked = asked
+        load, values = self._load, tuple((row.name, value) for row, value in self._live)
+        subject = (values, None if load.run is None else load.run.run, load.usable)
+        if subject != self._asked:
+            self._asked = subject
             self.say()
-            self.work(self._ask(wanted, load.run), group="look")
+            self.work(self._ask(values, load.run), group="look")
 
-    async def _ask(self, wanted: tuple[tuple[str, str], ...], run: BenchRun | None) -> None:
-        self._preview = await self._client.ask(self._experiments.look(wanted, run))
+    async def _ask(self, values: tuple[tuple[str, str], ...], run: BenchRun | None) -> None:
+        self._preview = await self._client.ask(self._experiments.look(values, run))
 
     def content(self, cells: int) -> list[Line]:
         """The values, the load, the time and the noise."""
@@ -321,12 +321,16 @@ class StartDialog(Dialog[ExperimentRequest]):
         if waits and not values:
             lines = [((f"asking the server {self.glyphs.ellipsis}", "dim"),)]
         lines.append(())
-        lines += labelled("load", load.words, cells, load.style, _LABEL_CELLS)
+        lines += labelled("load", load.text, cells, load.style, _LABEL_CELLS)
         minutes = f"{_MINUTES[self._minutes]} min at most; + longer, - shorter"
         lines += labelled("time", minutes, cells, PLAIN, _LABEL_CELLS)
         if self._preview is not None:
             lines += labelled(
-                "noise", noise_words(self._preview, self._for_s, ours=load.run is not None), cells, PLAIN, _LABEL_CELLS
+                "noise",
+                noise_words(self._preview, self._for_s, of_this_screen=load.run is not None),
+                cells,
+                PLAIN,
+                _LABEL_CELLS,
             )
             if score := self._preview.score:
                 lines += labelled("score", score, cells, PLAIN, _LABEL_CELLS)
@@ -357,7 +361,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         if self._live and self._preview is None:
             self.say("the server has not answered yet: press Enter again")
             return
-        names = {each.name for each in (self._preview.values if self._preview else ()) if not each.refused}
+        names = {value.name for value in (self._preview.values if self._preview else ()) if not value.refused}
         if not names:
             self.say("no staged value can be compared in a running load")
         elif not load.usable:
@@ -369,7 +373,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         applying = Applying(self.app, self._changes, self._scope, self.glyphs)
         confirmed = await applying.unlock([row for row, _ in values], ends=True)
         if confirmed is not None:
-            wanted = tuple((row.name, value) for row, value in values)
-            request = ExperimentRequest(wanted, load.run, self._for_s, confirmed)
+            chosen = tuple((row.name, value) for row, value in values)
+            request = ExperimentRequest(chosen, load.run, self._for_s, confirmed)
             await self._client.ask(self._experiments.start(request))
             self.dismiss(request)

@@ -49,8 +49,8 @@ def making_lines(progress: MakingProgress | None, cells: int, glyphs: Glyphs) ->
         share = min(max(progress.done / progress.total, 0.0), 1.0)
         bar = min(_BAR, max(cells - 6, 1))
         full = round(share * bar)
-        done, rest = glyphs.full * full, glyphs.speck * (bar - full)
-        lines.append(((done, "series-1"), (rest, "dim"), (f" {share:4.0%}", PLAIN)))
+        done, todo = glyphs.full * full, glyphs.speck * (bar - full)
+        lines.append(((done, "series-1"), (todo, "dim"), (f" {share:4.0%}", PLAIN)))
         lines += wrapped(_progress_words(progress), cells)
     return lines
 
@@ -71,13 +71,13 @@ def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
     return lines
 
 
-def made_lines(made: DataSetMade, cells: int) -> list[Line]:
+def made_lines(data_set: DataSetMade, cells: int) -> list[Line]:
     """Seconds of each step."""
-    if not made.steps_s:
-        return wrapped(f"{made.title}: it existed already", cells, "good")
-    rows = [*made.steps_s, ("total", made.total_s)]
+    if not data_set.steps_s:
+        return wrapped(f"{data_set.title}: it existed already", cells, "good")
+    rows = [*data_set.steps_s, ("total", data_set.total_s)]
     return [
-        ((f"made: {made.title}", "good"),),
+        ((f"made: {data_set.title}", "good"),),
         *(((f"  {name:<24}", "label"), (f"{seconds:8.2f} s", PLAIN)) for name, seconds in rows),
     ]
 
@@ -323,13 +323,13 @@ class LoadForm:
         self._profiles = {profile.name: profile for profile in profiles}
         self._base = spec
         self.datasets: tuple[DatasetFound, ...] = ()
-        self.profile = ChoiceField("profile", tuple((each.name, each.title) for each in profiles))
+        self.profile = ChoiceField("profile", tuple((profile.name, profile.title) for profile in profiles))
         self.clients = NumberField("clients", "+ doubles, - halves")
         self.threads = NumberField("threads", "of pgbench", empty="as many as cores")
         self.duration = NumberField("time s", "", empty="until stopped")
         self.rate = NumberField("rate /s", "transactions per second", empty="unlimited", fractions=True)
         self.limit = NumberField("limit ms", "slower are counted; late are skipped", empty="none", fractions=True)
-        self.protocol = ChoiceField("protocol", tuple((each, "") for each in PROTOCOLS))
+        self.protocol = ChoiceField("protocol", tuple((name, "") for name in PROTOCOLS))
         self.tries = NumberField("tries", "if serialization fails; 0 no limit", empty="once")
         self.errors = ChoiceField("errors", _ERRORS)
         self.statements = ChoiceField("statements", _STATEMENTS)
@@ -385,10 +385,10 @@ class LoadForm:
             Whether the key meant something here.
         """
         before = self.profile.value
-        taken = self.form.press(key, character)
-        if taken and self.profile.value != before:
+        handled = self.form.press(key, character)
+        if handled and self.profile.value != before:
             self._suggest(self._profiles[self.profile.value])
-        return taken
+        return handled
 
     def _suggest(self, profile: ProfileSummary) -> None:
         """Another profile brings its own idea of clients and protocol."""
@@ -398,22 +398,26 @@ class LoadForm:
 
     def lines(self, glyphs: Glyphs) -> list[Line]:
         """One line per field, and below the profile what it runs on."""
-        profile, *others = self.form.lines(glyphs)
-        return [profile, *self._dataset_line(), *others]
+        profile, *fields = self.form.lines(glyphs)
+        return [profile, *self._dataset_line(), *fields]
 
     def _dataset_line(self) -> list[Line]:
-        found = next((each for each in self.datasets if each.name == self.dataset), None)
-        if found is None:
+        data_set = next((candidate for candidate in self.datasets if candidate.name == self.dataset), None)
+        if data_set is None:
             return []
-        return [(("  data set    ", "label"), ("  ", PLAIN), _dataset_words(found))]
+        return [(("  data set    ", "label"), ("  ", PLAIN), _dataset_words(data_set))]
 
 
-def _dataset_words(found: DatasetFound) -> tuple[str, str]:
-    what = one_line(found.found, 40)
-    if not found.problem:
-        return (f"{what} (found)", "good") if what else (f"needs the {found.name} data set: i creates it", "warning")
-    problem = one_line(found.problem, 60)
-    return f"{what}: {problem}: i creates it" if what else problem, "warning"
+def _dataset_words(data_set: DatasetFound) -> tuple[str, str]:
+    content = one_line(data_set.found, 40)
+    if not data_set.problem:
+        return (
+            (f"{content} (found)", "good")
+            if content
+            else (f"needs the {data_set.name} data set: i creates it", "warning")
+        )
+    problem = one_line(data_set.problem, 60)
+    return f"{content}: {problem}: i creates it" if content else problem, "warning"
 
 
 _START: Final = "s"
@@ -438,8 +442,12 @@ def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
     """
     now_ms = session.now.taken_at_ms if session.now is not None else run.started_ms
     elapsed_s = (now_ms - run.started_ms) / 1000.0
-    left = "until stopped" if run.duration_s is None else f"{clock(run.duration_s - elapsed_s)} left"
-    head: Line = ((f"{run.state} ", "good"), (run.profile, "strong"), (f"   {clock(elapsed_s)} elapsed, {left}", PLAIN))
+    remaining = "until stopped" if run.duration_s is None else f"{clock(run.duration_s - elapsed_s)} left"
+    head: Line = (
+        (f"{run.state} ", "good"),
+        (run.profile, "strong"),
+        (f"   {clock(elapsed_s)} elapsed, {remaining}", PLAIN),
+    )
     interval = session.interval
     if interval is None:
         return [head, *wrapped(run.command, cells)]
@@ -453,12 +461,12 @@ def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
 
 def ended_lines(run: BenchRun, cells: int) -> list[Line]:
     """How a run ended, with pgbench's own words when it failed."""
-    words, style = _ENDED.get(run.state, (str(run.state), PLAIN))
+    text, style = _ENDED.get(run.state, (str(run.state), PLAIN))
     if run.complete and run.state is RunState.STOPPED:
-        words, style = "stopped by the operator", "good"
+        text, style = "stopped by the operator", "good"
     status = f" (exit status {run.exit_status})" if run.exit_status else ""
     return [
-        *wrapped(f"run {run.run}, {run.profile}: {words}{status}", cells, style),
+        *wrapped(f"run {run.run}, {run.profile}: {text}{status}", cells, style),
         *wrapped(run.message if run.state is RunState.FAILED else "", cells, style),
     ]
 

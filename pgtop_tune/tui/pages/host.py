@@ -21,7 +21,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.help import Described
+from pgtop_tune.tui.dialogs.help import DescribedNumber
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, NETWORK, TABLES
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page
@@ -75,7 +75,7 @@ _CPU_STYLES: Final = ("cpu", "wait-io", "wait-lwlock", "critical")
 _CHARTS: Final = (
     _Chart(
         title="CPU %", form=percent, stacked=True, most=lambda interval: 100.0,
-        curves=tuple(_Curve(each.title, each, style) for each, style in zip(kept.CPU, _CPU_STYLES, strict=True)),
+        curves=tuple(_Curve(metric.title, metric, style) for metric, style in zip(kept.CPU, _CPU_STYLES, strict=True)),
     ),
     _Chart(
         title="B/s of", form=size, of_disk=True, unit=_MEBI,
@@ -88,8 +88,8 @@ _CHARTS: Final = (
     _Chart(
         title="pressure %", form=percent,
         curves=tuple(
-            _Curve(label, each, style)
-            for label, each, style in zip(
+            _Curve(label, metric, style)
+            for label, metric, style in zip(
                 ("cpu", "io", "mem"), kept.PRESSURE, ("cpu", "wait-io", "wait-lock"), strict=True
             )
         ),
@@ -97,7 +97,8 @@ _CHARTS: Final = (
     _Chart(
         title="memory", form=size, stacked=True, most=_whole_memory,
         curves=tuple(
-            _Curve(each.title, each, style) for each, style in zip(kept.MEMORY, ("series-5", "series-3"), strict=True)
+            _Curve(metric.title, metric, style)
+            for metric, style in zip(kept.MEMORY, ("series-5", "series-3"), strict=True)
         ),
     ),
 )  # fmt: skip
@@ -126,25 +127,25 @@ def history_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
 def _drawn(
     chart: _Chart, session: Session, interval: Interval, axis: TimeAxis, rows: int, glyphs: Glyphs
 ) -> list[Line]:
-    values = [axis.means_of(session, each.metric) for each in chart.curves]
+    values = [axis.means_of(session, curve.metric) for curve in chart.curves]
     if chart.stacked:
-        shown: list[Columns] = []
-        for each in values:
-            shown.append(_on_top(shown[-1], each) if shown else each)
+        stacked: list[Columns] = []
+        for series in values:
+            stacked.append(_on_top(stacked[-1], series) if stacked else series)
         areas = [
-            Area(each, curve.style, index % 4)
-            for index, (each, curve) in enumerate(zip(shown, chart.curves, strict=True))
+            Area(series, curve.style, index % 4)
+            for index, (series, curve) in enumerate(zip(stacked, chart.curves, strict=True))
         ]
         levels: list[Level] = []
     else:
         areas = [Area(values[0], chart.curves[0].style)]
         # A line at zero would hide the foot of the area; its figure stands in the head.
         levels = [
-            Level([value or None for value in each], curve.style)
-            for each, curve in zip(values[1:], chart.curves[1:], strict=True)
+            Level([value or None for value in series], curve.style)
+            for series, curve in zip(values[1:], chart.curves[1:], strict=True)
         ]
-        shown = list(values)
-    highest = max((value for each in shown for value in each if value is not None), default=0.0)
+        stacked = list(values)
+    highest = max((value for series in stacked for value in series if value is not None), default=0.0)
     disk = kept.data_disk(interval) if chart.of_disk else None
     title = f"{chart.title} {one_line(disk, _NAME)}" if disk else chart.title.removesuffix(" of")
     figures = [
@@ -230,11 +231,11 @@ def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Li
     """
     if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
         return summary_lines(session, width, height, glyphs)
-    left = _left_half(width)
-    said = _summary(session, left, height, glyphs)[:height]
-    figures = [*said, *_below(session, left, height - len(said), glyphs)]
-    charts = history_lines(session, width - left - len(_APART[0]), height, glyphs)
-    return [(*padded(line, left), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
+    left_width = _left_half(width)
+    summary = _summary(session, left_width, height, glyphs)[:height]
+    figures = [*summary, *_below(session, left_width, height - len(summary), glyphs)]
+    charts = history_lines(session, width - left_width - len(_APART[0]), height, glyphs)
+    return [(*padded(line, left_width), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
 
 
 def _left_half(width: int) -> int:
@@ -247,8 +248,8 @@ def moment_at(session: Session, size: tuple[int, int], at: tuple[int, int]) -> f
     width, _ = size
     if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
         return None
-    left = _left_half(width)
-    return history_axis(session, width - left - len(_APART[0])).moment_of(at[0] - left - len(_APART[0]))
+    left_width = _left_half(width)
+    return history_axis(session, width - left_width - len(_APART[0])).moment_of(at[0] - left_width - len(_APART[0]))
 
 
 def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -268,8 +269,8 @@ def _below(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Li
         room = min(height - len(lines), HEAD_ROWS + (1 if isinstance(rows, Unavailable) else max(len(rows), 1)))
         if room > HEAD_ROWS:
             view = first_view(table)
-            found = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
-            lines += listing_lines((table,), table, view, found, width, room, glyphs)
+            ordered_rows = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
+            lines += listing_lines((table,), table, view, ordered_rows, width, room, glyphs)
     return _filled(lines, width, max(height, 0))
 
 
@@ -280,15 +281,15 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
         reason = host if isinstance(host, Unavailable) else NOT_YET
         return [_line("host", absence(reason), width)]
     cpu, memory = sections.cpu(frame), sections.memory(frame)
-    told = _told(frame)
+    available = _told(frame)
     parts: list[tuple[str, object, Callable[[Any], list[Phrase]]]] = [
-        ("MEM", memory, lambda _: _numbers(told(_MEMORY), interval, size, 5)),
-        ("huge", untold(frame, metrics.HUGE_TOTAL.id) or memory, lambda found: _huge(found, interval)),
+        ("MEM", memory, lambda _: _numbers(available(_MEMORY), interval, size, 5)),
+        ("huge", untold(frame, metrics.HUGE_TOTAL.id) or memory, lambda sample: _huge(sample, interval)),
         ("psi", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3)),
         ("swap", memory, lambda _: _titled(_SWAP, interval, size, 5)),
-        ("work", cpu, lambda _: [_number(row, interval, count, *_WORK[row]) for row in told(_WORK)]),
+        ("work", cpu, lambda _: [_number(row, interval, count, *_WORK[row]) for row in available(_WORK)]),
         ("limit", host.cgroup, lambda _: _limits(interval)),
-        ("alloc", memory, lambda _: _numbers(told(_PROMISED), interval, size, 5)),
+        ("alloc", memory, lambda _: _numbers(available(_PROMISED), interval, size, 5)),
         ("freq", host.frequency, lambda _: [_frequency(frame, interval)]),
     ]
     if not isinstance(host.facts, Unavailable) and host.facts.untold:
@@ -297,12 +298,12 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     lines = [_said(*part, width) for part in parts]
     numbers = sum(not isinstance(part[1], Unavailable) for part in parts)
     without = _without(frame, width)
-    rest = [*lines[:numbers], *without, *lines[numbers:]] if without else lines
-    kinds = _said("CPU", cpu, lambda _: _numbers(told(_CPU), interval, percent, 3), width)
-    room = max(height - 2 - len(rest), 1)
+    lower_lines = [*lines[:numbers], *without, *lines[numbers:]] if without else lines
+    kinds = _said("CPU", cpu, lambda _: _numbers(available(_CPU), interval, percent, 3), width)
+    room = max(height - 2 - len(lower_lines), 1)
     strips = [] if isinstance(cpu, Unavailable) else _strips(frame, interval, width, room, glyphs)
     above = [_source(host, width), *_notes(host, width), kinds, *strips]
-    return [*above, *rest]
+    return [*above, *lower_lines]
 
 
 def _told(frame: Frame) -> Callable[[Iterable[Metric]], list[Metric]]:
@@ -322,19 +323,19 @@ def _without(frame: Frame, width: int) -> list[Line]:
     facts = sections.machine(frame)
     if isinstance(facts, Unavailable) or not facts.untold:
         return []
-    missing = {each.metric for each in facts.untold}
+    missing = {untold_figure.metric for untold_figure in facts.untold}
     columns = [column.title for table in TABLES for column in table.columns if column.metric in missing]
     titles = dict.fromkeys([row.title for row in _SINGLE if row.id in missing] + columns)
-    said = f"not told by {facts.source} (? says why): {', '.join(titles)}"
-    return [_line("n/a", fit(((said, "dim"),), width - _LABEL), width)]
+    text = f"not told by {facts.source} (? says why): {', '.join(titles)}"
+    return [_line("n/a", fit(((text, "dim"),), width - _LABEL), width)]
 
 
 def _filled(lines: list[Line], width: int, height: int) -> list[Line]:
     return (lines + [padded((), width)] * (height - len(lines)))[:height]
 
 
-def _line(label: str, said: Line, width: int) -> Line:
-    return padded(((f" {label:<{_LABEL - 1}}", "title"), *said), width)
+def _line(label: str, content: Line, width: int) -> Line:
+    return padded(((f" {label:<{_LABEL - 1}}", "title"), *content), width)
 
 
 def _said(label: str, section: object, draw: Callable[[Any], list[Phrase]], width: int) -> Line:
@@ -381,16 +382,16 @@ def _cores(facts: HostFacts, host: HostSample) -> str:
 
 def _system(kernel: str) -> str:
     """A release alone is one of Linux; others say their name."""
-    said = one_line(kernel, 40)
-    return f"Linux {said}" if said[:1].isdigit() else said
+    release = one_line(kernel, 40)
+    return f"Linux {release}" if release[:1].isdigit() else release
 
 
 def _notes(host: HostSample, width: int) -> list[Line]:
     """Mounts that do not answer and directories whose disk is not known, on one line; none when all is well."""
     silent = () if isinstance(host.file_systems, Unavailable) else host.file_systems.unanswered
     unplaced = () if isinstance(host.disks, Unavailable) else host.disks.unplaced
-    said = "; ".join(one_line(text, 160) for text in (*silent, *unplaced))
-    return [_line("note", fit(((said, "warning"),), width - _LABEL), width)] if said else []
+    notes = "; ".join(one_line(text, 160) for text in (*silent, *unplaced))
+    return [_line("note", fit(((notes, "warning"),), width - _LABEL), width)] if notes else []
 
 
 def _strips(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Glyphs) -> list[Line]:
@@ -405,8 +406,10 @@ def _strips(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Gly
     if -(-len(busy) // across) <= rows:
         return _bars([core.cpu for core in cpu.cores], busy, across, width, glyphs)
     needed = min(-(-len(busy) // cells), rows)
-    each = -(-len(busy) // max(needed, 1))
-    parts: Sequence[Sequence[float | None]] = [busy[start : start + each] for start in range(0, len(busy), each)]
+    per_line = -(-len(busy) // max(needed, 1))
+    parts: Sequence[Sequence[float | None]] = [
+        busy[start : start + per_line] for start in range(0, len(busy), per_line)
+    ]
     return [_line("" if index else "cores", heat_strip(part, cells, glyphs), width) for index, part in enumerate(parts)]
 
 
@@ -416,11 +419,11 @@ def _bars(cores: Sequence[str], busy: Sequence[float | None], across: int, width
     for start in range(0, len(cores), across):
         spans: list[Span] = []
         for core, share in zip(cores[start : start + across], busy[start : start + across], strict=True):
-            shown = percent(None if share is None else 100.0 * share)
+            text = percent(None if share is None else 100.0 * share)
             spans += [
                 (f"{_number_of(core):>3} ", "label"),
                 (bar(share, _CORE - 10, glyphs), heat_style(share)),
-                (f"{shown:>4}  ", PLAIN),
+                (f"{text:>4}  ", PLAIN),
             ]
         lines.append(_line("" if start else "cores", tuple(spans), width))
     return lines
@@ -489,7 +492,7 @@ def _limits(interval: Interval) -> list[Phrase]:
 
 
 _SINGLE: Final = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in _SWAP))
-NUMBERS: Final[tuple[Described, ...]] = (
+NUMBERS: Final[tuple[DescribedNumber, ...]] = (
     *_CPU, metrics.CORE_BUSY, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS, details.HUGE_SURPLUS,
     *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAP)), *_WORK,
     details.FREQUENCY, details.FREQUENCY_SHARE, limits.GROUP_MEMORY, limits.GROUP_MEMORY_MAX, limits.GROUP_CPUS,

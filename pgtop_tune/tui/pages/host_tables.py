@@ -23,12 +23,12 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.host import cap_text
-from pgtop_tune.tui.pages.page import PageColumn, PageTable, number, of_backend, rows_of, session_key, whole, word
+from pgtop_tune.tui.pages.page import PageColumn, PageTable, figure, of_backend, section_rows, session_key, whole, word
 
 Form = Callable[[float | None], str]
 
 
-class _Table(Struct, frozen=True):
+class _SharedFacts(Struct, frozen=True):
     """What the rows of a table share. Note and session are looked up for the rows in view, some dozens of hundreds.
 
     Attributes:
@@ -53,7 +53,7 @@ class HostRow(Struct, frozen=True):
 
     key: Hashable
     row: Any
-    table: _Table
+    table: _SharedFacts
 
     def value(self, metric: str) -> float | None:
         """The number of a metric now."""
@@ -74,11 +74,11 @@ def _minutes(value: float | None) -> str:
     return age(None if value is None else value * 60.0)
 
 
-def _of(keyed: Keyed[Any], width: int, form: Form, *, title: str = "", shown: bool = True) -> PageColumn:
+def _of(keyed: Keyed[Any], width: int, form: Form, *, title: str = "", visible: bool = True) -> PageColumn:
     """A column of a metric: what it means stands in the catalogue."""
-    return number(
+    return figure(
         keyed.id.rpartition(".")[2], title or keyed.title, width, lambda row: row.value(keyed.id), form,
-        keyed.definition, keyed.source, shown=shown, critical=keyed.critical, metric=keyed.id,
+        keyed.definition, keyed.source, visible=visible, critical=keyed.critical, metric=keyed.id,
     )  # fmt: skip
 
 
@@ -101,17 +101,17 @@ def _rows(
         subjects: What the rows are about.
         key: What the numbers of each are kept by.
         metrics_of: Metrics of the table.
-        note, backend: Give those of `_Table`.
+        note, backend: Give those of `_SharedFacts`.
     """
 
     def rows(interval: Interval) -> Sequence[HostRow]:
         sample = interval.now(section)
-        seen = () if sample is None else subjects(sample)
+        subjects_seen = () if sample is None else subjects(sample)
         values = {keyed.id: keyed(interval) for keyed in metrics_of}
-        table = _Table(values=values, note=note(interval), backend=backend(interval))
-        return list(map(HostRow, map(key, seen), seen, repeat(table)))
+        table = _SharedFacts(values=values, note=note(interval), backend=backend(interval))
+        return list(map(HostRow, map(key, subjects_seen), subjects_seen, repeat(table)))
 
-    return rows_of(section, rows)
+    return section_rows(section, rows)
 
 
 def _key(row: Any) -> Hashable:
@@ -204,7 +204,7 @@ NETWORK: Final = PageTable(
         _of(places.NETWORK_SENT_PACKETS, 7, count, title="out p/s"),
         _of(places.NETWORK_ERRORS, 8, count, title="errors/s"),
         _of(places.NETWORK_DROPS, 7, count, title="drops/s"),
-        number(
+        figure(
             "speed", "Mbit/s", 7, _megabits, count,
             "Speed of the link; unknown of virtual interfaces.", "/sys/class/net/NAME/speed",
         ),
@@ -219,7 +219,7 @@ NUMA: Final = PageTable(
     id="numa",
     title="NUMA nodes",
     columns=(
-        number("node", "node", 4, lambda row: row.key, count, "Number of the node.", "/sys/devices/system/node"),
+        figure("node", "node", 4, lambda row: row.key, count, "Number of the node.", "/sys/devices/system/node"),
         *(_of(keyed, 8, size) for keyed in limits.NODE_METRICS if keyed.unit == "bytes"),
         _of(limits.NODE_HUGE, 9, count),
         _of(limits.NODE_HIT, 7, count, title="hit/s"),
@@ -239,7 +239,7 @@ def _limit_rows(interval: Interval) -> Sequence[HostRow]:
     group = interval.now(sections.cgroup)
     path = "" if group is None else group.path
     return [
-        HostRow(metric.id, metric, _Table({_VALUE: {metric.id: metric(interval)}}, note=lambda row: path))
+        HostRow(metric.id, metric, _SharedFacts({_VALUE: {metric.id: metric(interval)}}, note=lambda row: path))
         for metric in limits.GROUP_METRICS
     ]
 
@@ -270,11 +270,13 @@ LIMITS: Final = PageTable(
             elastic=True,
         ),
         word("source", "source", 30, lambda row: row.row.source, "File that the number comes from.", "the catalogue",
-            shown=False,
+            visible=False,
         ),
-        word("group", "group", 20, lambda row: _name(row.note), "The server's group.", "/proc/PID/cgroup", shown=False),
+        word("group", "group", 20, lambda row: _name(row.note), "The server's group.", "/proc/PID/cgroup",
+            visible=False,
+        ),
     ),
-    rows=rows_of(sections.cgroup, _limit_rows),
+    rows=section_rows(sections.cgroup, _limit_rows),
     key_of=_key,
 )  # fmt: skip
 
@@ -291,21 +293,21 @@ def _kind_of(interval: Interval) -> Callable[[Any], str]:
     """Return the function that says what a process is: a backend, the postmaster, pgbench, or this program."""
     backends, server = _backends(interval), sections.server(interval.newest)
     bench, processes = interval.now(sections.bench), interval.now(sections.processes)
-    known: dict[int | None, str] = {}
+    names: dict[int | None, str] = {}
     if not isinstance(server, Unavailable):
-        known[server.postmaster_pid] = "postmaster"
+        names[server.postmaster_pid] = "postmaster"
     if bench is not None:
-        known[bench.run.pid] = "pgbench"
+        names[bench.run.pid] = "pgbench"
     if processes is not None:
         # Only threads of pgbench are sampled, also of one that another user has started.
-        known |= dict.fromkeys((thread.pid for thread in processes.threads), "pgbench")
+        names |= dict.fromkeys((thread.pid for thread in processes.threads), "pgbench")
     # Over SQL there are no processes but the server's own.
     facts = sections.machine(interval.newest)
-    others = "postmaster" if not isinstance(facts, Unavailable) and facts.is_of_server else "pgtop-tune"
+    kind_of_others = "postmaster" if not isinstance(facts, Unavailable) and facts.is_of_server else "pgtop-tune"
 
     def kind(process: Any) -> str:
         backend = backends.get(process.pid)
-        return known.get(process.pid, others) if backend is None else backend.backend_type or _HIDDEN_KIND
+        return names.get(process.pid, kind_of_others) if backend is None else backend.backend_type or _HIDDEN_KIND
 
     return kind
 
@@ -325,7 +327,7 @@ PROCESSES: Final = PageTable(
     id="processes",
     title="processes",
     columns=(
-        number("pid", "PID", 7, lambda row: row.key, whole, "Process id.", "pg_stat_activity.pid"),
+        figure("pid", "PID", 7, lambda row: row.key, whole, "Process id.", "pg_stat_activity.pid"),
         word(
             "kind", "what", 19, lambda row: one_line(row.note, 30), "Backend type, or name of another program.",
             "pg_stat_activity.backend_type", most=30,

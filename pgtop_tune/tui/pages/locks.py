@@ -18,10 +18,10 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.session_details import details_lines, locked_object
+from pgtop_tune.tui.dashboard.session_details import locked_object, session_lines
 from pgtop_tune.tui.dashboard.sessions import seldom, short_state
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, word
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, fit, shortened, width
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, foreign, section_rows, unless_hidden, word
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, fit, width
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, labelled, lasting, summed
 
@@ -44,23 +44,23 @@ def _mean_ms(waited_us: int | None, waits: int | None) -> float | None:
 _TYPE_COLUMNS: Final = (
     word("type", "lock type", 17, foreign(lambda row: row.grown.row.locktype), "Kind of lock.",
          "pg_stat_lock.locktype"),
-    number("sampled", "sampled", 8, lambda row: row.sampled, count,
+    figure("sampled", "sampled", 8, lambda row: row.sampled, count,
            "Mean sessions that wait for such a lock, over 10 s; short waits count, too.",
            "pg_stat_activity.wait_event where wait_event_type = 'Lock', sampled: observations / samples"),
-    number("waits", "waits/s", 8, lambda row: row.grown.per_s("waits"), count, f"Long waits per second. {_LONG}.",
+    figure("waits", "waits/s", 8, lambda row: row.grown.per_s("waits"), count, f"Long waits per second. {_LONG}.",
            "Δ pg_stat_lock.waits / Δt"),
-    number("waited", "sessions", 8, _waited, count, f"Mean sessions in long waits, over 10 s. {_LONG}.",
+    figure("waited", "sessions", 8, _waited, count, f"Mean sessions in long waits, over 10 s. {_LONG}.",
            "Δ pg_stat_lock.wait_time / Δt"),
-    number("each", "ms/wait", 8, lambda row: _mean_ms(row.grown.sum("wait_us"), row.grown.sum("waits")), ms,
+    figure("each", "ms/wait", 8, lambda row: _mean_ms(row.grown.sum("wait_us"), row.grown.sum("waits")), ms,
            "Milliseconds per long wait, over 10 s.", "Δ pg_stat_lock.wait_time / Δ waits"),
-    number("all-waits", "waits", 8, lambda row: row.grown.row.waits, count, "Long waits since the reset.",
+    figure("all-waits", "waits", 8, lambda row: row.grown.row.waits, count, "Long waits since the reset.",
            "pg_stat_lock.waits"),
-    number("all-each", "ms each", 8, lambda row: _mean_ms(row.grown.row.wait_us, row.grown.row.waits), ms,
+    figure("all-each", "ms each", 8, lambda row: _mean_ms(row.grown.row.wait_us, row.grown.row.waits), ms,
            "Milliseconds per long wait since the reset.", "pg_stat_lock.wait_time / waits"),
-    number("fast-path", "full/s", 8, lambda row: row.grown.per_s("fastpath_exceeded"), count,
+    figure("fast-path", "full/s", 8, lambda row: row.grown.per_s("fastpath_exceeded"), count,
            "Locks per second that found the fast-path slots of their session full: raise max_locks_per_transaction.",
            "Δ pg_stat_lock.fastpath_exceeded / Δt"),
-    number("all-fast-path", "full", 8, lambda row: row.grown.row.fastpath_exceeded, count,
+    figure("all-fast-path", "full", 8, lambda row: row.grown.row.fastpath_exceeded, count,
            "Such locks since the reset.", "pg_stat_lock.fastpath_exceeded"),
 )  # fmt: skip
 
@@ -68,7 +68,7 @@ LOCK_TYPES: Final = PageTable(
     id="lock-types",
     title="by type",
     columns=_TYPE_COLUMNS,
-    rows=rows_of(sections.lock_counters, lock_types),
+    rows=section_rows(sections.lock_counters, lock_types),
     key_of=lambda row: row.grown.row.locktype,
     sort="sampled",
     quiet=lambda row: not (row.sampled or row.grown.row.waits or row.grown.row.fastpath_exceeded),
@@ -156,12 +156,12 @@ def _query(row: LockRow) -> str:
     return _of_backend("query")(row)
 
 
-def _age(id: str, title: str, field: str, definition: str, *, shown: bool = True) -> PageColumn:
+def _age(id: str, title: str, field: str, definition: str, *, visible: bool = True) -> PageColumn:
     def value(row: LockRow) -> float | None:
         return None if row.node.backend is None else row.since_s(getattr(row.node.backend, field))
 
-    return number(
-        id, title, 6, value, age, definition, f"now − pg_stat_activity.{field.removesuffix('_ms')}", shown=shown
+    return figure(
+        id, title, 6, value, age, definition, f"now − pg_stat_activity.{field.removesuffix('_ms')}", visible=visible
     )
 
 
@@ -182,7 +182,7 @@ _COLUMNS: Final = (
     word("object", "object", 22, lambda row: "" if row.node.wait is None else locked_object(row.node.wait),
          "Locked object. A row by table, block and line; names only in the connected "
         "database.", "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid"),
-    number("blocks", "holds", 5, lambda row: float(row.node.blocks), count,
+    figure("blocks", "holds", 5, lambda row: float(row.node.blocks), count,
            "Sessions below it, directly or through others.", "pg_blocking_pids(pid)"),
     _age("in-state", "since", "state_change_ms", "Time in its state."),
     word("wants", "wants", 20, lambda row: _mode(_wait_of("mode")(row)), "Mode of the lock it waits for.",
@@ -190,16 +190,17 @@ _COLUMNS: Final = (
     word("held", "held as", 20, lambda row: _mode(row.node.held_modes),
          "Lock modes held by the session above; - if that session is only ahead in the queue.",
          "pg_locks.mode where granted"),
-    word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype", shown=False),
+    word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype",
+         visible=False),
     word("others", "also", 12, lambda row: " ".join(map(str, row.node.others)), "Further sessions that block it; 0 is "
         "a prepared transaction.", "pg_blocking_pids(pid)"),
     _age("xact", "xact", "xact_start_ms", "Age of its transaction."),
     word("user", "user", 10, _of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
     word("database", "db", 10, _of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
     word("application", "application", 16, _of_backend("application_name"), "Name the client gives itself.",
-         "pg_stat_activity.application_name", shown=False),
+         "pg_stat_activity.application_name", visible=False),
     word("client", "client", 15, _of_backend("client"), "Address of the client; local is a Unix socket.",
-         "pg_stat_activity.client_addr", shown=False),
+         "pg_stat_activity.client_addr", visible=False),
     word("query", "query", 20, _query, "Statement of the session, or the last one if it is not active.",
          "pg_stat_activity.query", elastic=True),
 )  # fmt: skip
@@ -215,7 +216,7 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
             "ends with", f"COMMIT PREPARED {name} or ROLLBACK PREPARED {name}, in its database", cells
         )
     if row.session is not None:
-        lines += details_lines(session, row.session, cells)
+        lines += session_lines(session, row.session, cells)
     return lines or [((f"process {node.pid} is not among the visible sessions", "warning"),)]
 
 
@@ -248,15 +249,15 @@ def _root(row: LockRow, cells: int, glyphs: Glyphs) -> Line:
     if node.pid == PREPARED_TRANSACTION:
         return fit(((f" {_query(row)}", "critical"), (f" holds up {node.blocks}", "label")), cells)
     since = "" if node.backend is None else f" for {lasting(row.since_s(node.backend.state_change_ms))}"
-    who = "" if node.backend is None else f" {one_line(node.backend.usename or UNKNOWN, 40)}"
-    told: Line = (
+    role = "" if node.backend is None else f" {one_line(node.backend.usename or UNKNOWN, 40)}"
+    lead: Line = (
         (f" {_place(row)}", "strong"),
-        (f"{who} ", "label"),
+        (f"{role} ", "label"),
         (_state(row) + since, _state_style(row)),
         (f" holds up {node.blocks}: ", "label"),
     )
-    room = cells - width(told)
-    return fit(told, cells) if room < 1 else (*told, (shortened(_query(row), room, glyphs.ellipsis), PLAIN))
+    room = cells - width(lead)
+    return fit(lead, cells) if room < 1 else (*lead, (ellipsized(_query(row), room, glyphs.ellipsis), PLAIN))
 
 
 TABLE: Final = PageTable(

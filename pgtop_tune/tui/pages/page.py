@@ -24,8 +24,8 @@ from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.help import Described
-from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, labelled, shortened, wrap
+from pgtop_tune.tui.dialogs.help import DescribedNumber
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, ellipsized, labelled, wrap
 
 SortValue = float | int | str | None
 """What rows are compared by; None is unknown and stands last in either direction."""
@@ -47,7 +47,7 @@ class PageColumn(Struct, frozen=True):
         align: Numbers stand right.
         elastic: Takes what the others leave.
         most: Cells it grows to where all columns of the table have room and some is left; 0 for never.
-        shown: Whether it is shown until the operator chooses otherwise.
+        visible: Whether it is shown until the operator chooses otherwise.
         metric: Id in the catalogue of the number it shows; "" where it is none.
     """
 
@@ -62,19 +62,19 @@ class PageColumn(Struct, frozen=True):
     style: Callable[[Any], str] = lambda row: PLAIN
     align: Literal["left", "right"] = "left"
     elastic: bool = False
-    shown: bool = True
+    visible: bool = True
     most: int = 0
     metric: str = ""
 
 
 def grown(columns: Sequence[PageColumn], room: int) -> tuple[PageColumn, ...]:
     """The columns, those that may grow as much wider as there is room, from left to right."""
-    found = []
+    wider = []
     for column in columns:
         more = min(max(column.most - column.width, 0), room)
         room -= more
-        found.append(replace(column, width=column.width + more) if more else column)
-    return tuple(found)
+        wider.append(replace(column, width=column.width + more) if more else column)
+    return tuple(wider)
 
 
 class PageTable(Struct, frozen=True):
@@ -145,7 +145,7 @@ class Page(Struct, frozen=True):
     tables: tuple[PageTable, ...]
     summary: Callable[[Session, int, int, Glyphs], list[Line]] = lambda session, width, height, glyphs: []
     summary_rows: Callable[[int, int], int] = lambda width, height: 0
-    numbers: tuple[Described, ...] = ()
+    numbers: tuple[DescribedNumber, ...] = ()
     summary_needs: Callable[[Session, int], int] = lambda session, width: MOST_ROWS
     moment_at: Callable[[Session, tuple[int, int], tuple[int, int]], float | None] = lambda session, size, at: None
 
@@ -156,7 +156,7 @@ TEXT: Final = 300
 """Characters of a foreign text that are looked at: more than any column shows."""
 
 
-def rows_of(
+def section_rows(
     section: Callable[[Frame], Any], rates: Callable[[Interval], Sequence[Any] | Unavailable]
 ) -> Callable[[Session], Sequence[Any] | Unavailable]:
     """Return the function that gives the rows of a table, or why the section they depend on is not there."""
@@ -165,8 +165,8 @@ def rows_of(
         frame, interval = session.now, session.interval
         if frame is None or interval is None:
             return NOT_YET
-        found = section(frame)
-        return found if isinstance(found, Unavailable) else rates(interval)
+        section_value = section(frame)
+        return section_value if isinstance(section_value, Unavailable) else rates(interval)
 
     return rows
 
@@ -177,10 +177,10 @@ def unless_hidden(
     """The same rows about sessions; where there are none and this role may not see everybody's, the GRANT instead."""
 
     def shown(session: Session) -> Sequence[Any] | Unavailable:
-        found = rows(session)
-        if found or session.now is None:
-            return found
-        return hidden_sessions(session.now) or found
+        session_rows = rows(session)
+        if session_rows or session.now is None:
+            return session_rows
+        return hidden_sessions(session.now) or session_rows
 
     return shown
 
@@ -214,7 +214,7 @@ def whole(value: float | None) -> str:
 Value = Callable[[Any], float | None]
 
 
-def number(
+def figure(
     id: str,
     title: str,
     width: int,
@@ -223,14 +223,14 @@ def number(
     definition: str,
     source: str,
     *,
-    shown: bool = True,
+    visible: bool = True,
     critical: float | None = None,
     metric: str = "",
 ) -> PageColumn:
     """A column that stands right and sorts largest first; nothing and unknown are dim.
 
     Args:
-        id, title, width, definition, source, shown, metric: As of `PageColumn`.
+        id, title, width, definition, source, visible, metric: As of `PageColumn`.
         value: The number of a row.
         unit: How it is written, from `units`.
         critical: Red from there on.
@@ -245,21 +245,21 @@ def number(
         value=value,
         style=partial(_style, value, critical),
         align="right",
-        shown=shown,
+        visible=visible,
         metric=metric,
     )
 
 
 def _text(value: Value, unit: Callable[[float | None], str], row: Any) -> str:
-    found = value(row)
-    return "0" if found == 0 else unit(found)
+    figure = value(row)
+    return "0" if figure == 0 else unit(figure)
 
 
 def _style(value: Value, critical: float | None, row: Any) -> str:
-    found = value(row)
-    if not found:
+    figure = value(row)
+    if not figure:
         return "dim"
-    return "critical" if critical is not None and found >= critical else PLAIN
+    return "critical" if critical is not None and figure >= critical else PLAIN
 
 
 def word(
@@ -270,7 +270,7 @@ def word(
     definition: str,
     source: str,
     *,
-    shown: bool = True,
+    visible: bool = True,
     elastic: bool = False,
     most: int = 0,
 ) -> PageColumn:
@@ -286,7 +286,7 @@ def word(
         largest_first=False,
         elastic=elastic,
         most=most,
-        shown=shown,
+        visible=visible,
     )
 
 
@@ -338,11 +338,11 @@ def _fact(column: PageColumn, row: Any, cells: int, *, cut: bool = False) -> lis
     room = cells - _LABEL_CELLS - _VALUE_CELLS
     if room < _LEAST or cell_len(text) >= _VALUE_CELLS:
         return labelled(column.title, text, cells, style, _LABEL_CELLS)
-    said = [shortened(column.definition, room, CUT)] if cut else wrap(column.definition, room)
+    definition = [ellipsized(column.definition, room, CUT)] if cut else wrap(column.definition, room)
     padding = " " * (_VALUE_CELLS - cell_len(text))
-    first: Line = ((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (said[0], "dim"))
+    first: Line = ((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (definition[0], "dim"))
     below = " " * (_LABEL_CELLS + _VALUE_CELLS)
-    return [first, *(((below, PLAIN), (line, "dim")) for line in said[1:])]
+    return [first, *(((below, PLAIN), (line, "dim")) for line in definition[1:])]
 
 
 def row_text(table: PageTable, row: Any) -> str:

@@ -45,8 +45,8 @@ class ColumnChoice:
     def of(self, table: PageTable) -> frozenset[str]:
         """Ids of the columns to show; the key column always among them."""
         chosen = self._tables.get(table.id, {})
-        shown = {column.id for column in table.columns if chosen.get(column.id, column.shown)}
-        return frozenset(shown | {table.columns[0].id})
+        visible = {column.id for column in table.columns if chosen.get(column.id, column.visible)}
+        return frozenset(visible | {table.columns[0].id})
 
     def choose(self, table: PageTable, columns: frozenset[str]) -> str:
         """Remembers a choice.
@@ -55,7 +55,7 @@ class ColumnChoice:
             Why it will be forgotten with this session; "" when it was written down.
         """
         deviations = {
-            column.id: column.id in columns for column in table.columns if (column.id in columns) != column.shown
+            column.id: column.id in columns for column in table.columns if (column.id in columns) != column.visible
         }
         path = state_dir() / _FILE
         # Another session may have chosen meanwhile, for another table.
@@ -78,7 +78,7 @@ def _read(path: Path) -> dict[str, dict[str, bool]]:
     if not isinstance(tables, dict):
         return {}
     return {
-        table: {name: shown for name, shown in columns.items() if isinstance(shown, bool)}
+        table: {name: is_shown for name, is_shown in columns.items() if isinstance(is_shown, bool)}
         for table, columns in tables.items()
         if isinstance(columns, dict)
     }
@@ -104,10 +104,10 @@ class ColumnsDialog(Dialog[frozenset[str]]):
 
     CELLS = 92
 
-    def __init__(self, table: PageTable, shown: frozenset[str], glyphs: Glyphs) -> None:
+    def __init__(self, table: PageTable, shown_ids: frozenset[str], glyphs: Glyphs) -> None:
         super().__init__(f"columns of {table.title}", glyphs, keys="Space on/off  d default  Enter ok  Esc back")
         self._table = table
-        self._shown = shown
+        self._shown = shown_ids
         self._at = 0
         self._top_column = 0
 
@@ -116,19 +116,19 @@ class ColumnsDialog(Dialog[frozenset[str]]):
         columns = self._table.columns
         room = max(self.app.size.height - _BESIDES, 1)
         self._top_column = min(max(self._top_column, self._at - room + 1), self._at)
-        shown = range(self._top_column, min(self._top_column + room, len(columns)))
+        visible = range(self._top_column, min(self._top_column + room, len(columns)))
         at = columns[self._at]
-        said = [*wrapped(at.definition, cells), *wrapped(at.source, cells, "dim")][:_SAID]
-        return [*(self._line(index, cells) for index in shown), (), *said, *[()] * (_SAID - len(said))]
+        explanation = [*wrapped(at.definition, cells), *wrapped(at.source, cells, "dim")][:_SAID]
+        return [*(self._line(index, cells) for index in visible), (), *explanation, *[()] * (_SAID - len(explanation))]
 
     def _line(self, index: int, cells: int) -> Line:
         column = self._table.columns[index]
         mark = self.glyphs.bullet if column.id in self._shown else self.glyphs.ring
-        words = f" {mark} {column.title.ljust(_TITLE)} {column.definition}"
+        text = f" {mark} {column.title.ljust(_TITLE)} {column.definition}"
         style = "cursor" if index == self._at else "" if column.id in self._shown else "dim"
-        if cell_len(words) > cells:
-            words = set_cell_size(words, cells - 1) + self.glyphs.ellipsis
-        return ((set_cell_size(words, cells), style),)
+        if cell_len(text) > cells:
+            text = set_cell_size(text, cells - 1) + self.glyphs.ellipsis
+        return ((set_cell_size(text, cells), style),)
 
     async def pressed(self, key: str, character: str | None) -> bool:
         """Move, show or hide a column, or leave."""
@@ -141,7 +141,7 @@ class ColumnsDialog(Dialog[frozenset[str]]):
             if self._at > 0:
                 self._shown ^= {columns[self._at].id}
         elif key == "d":
-            self._shown = frozenset(column.id for column in columns if column.shown)
+            self._shown = frozenset(column.id for column in columns if column.visible)
         elif key in ("enter", "o"):
             self.dismiss(self._shown | {columns[0].id})
         return key in (*by, "space", "x", "insert", "d", "enter", "o")
@@ -184,7 +184,7 @@ class PageScreen(SceneScreen):
         super().__init__(glyphs, actions, keymap, target, first)
         self._keys: dict[tuple[str, str, bool], tuple[tuple[str, str], ...]] = {}
         self._columns = ColumnChoice()
-        self._beside = listing.Beside()
+        self._beside = listing.RowBeside()
         self._views: dict[str, ListingView] = {}
         self._chosen: dict[str, PageTable] = {}
         self._source: tuple[object, ...] = ()
@@ -199,9 +199,9 @@ class PageScreen(SceneScreen):
     def turn_to(self, page: Page, scene: Scene, table: str = "") -> None:
         """Another page, with the table of that id; without one as it was left."""
         self._filtering = None
-        wanted = next((each for each in page.tables if each.id == table), None)
-        if wanted is not None:
-            self._chosen[page.id] = wanted
+        chosen = next((candidate for candidate in page.tables if candidate.id == table), None)
+        if chosen is not None:
+            self._chosen[page.id] = chosen
         self.page, self.table = page, self._chosen.get(page.id, page.tables[0])
         self._scene = scene
         if self.is_mounted:
@@ -215,8 +215,8 @@ class PageScreen(SceneScreen):
         return {"header": 1, "summary": self._summary_height, "table": self._table_height, "footer": 1}
 
     def _summary_wanted(self, width: int, height: int) -> int:
-        wanted = min(self.page.summary_rows(width, height), self.page.summary_needs(self._scene.session, width))
-        return max(min(wanted, height - 2 - _LEAST_TABLE), 0)
+        wanted_rows = min(self.page.summary_rows(width, height), self.page.summary_needs(self._scene.session, width))
+        return max(min(wanted_rows, height - 2 - _LEAST_TABLE), 0)
 
     def show(self, scene: Scene) -> None:
         """As every screen does; first room for what the summary has to say now."""
@@ -239,24 +239,24 @@ class PageScreen(SceneScreen):
             self._views[self.table.id] = view
         left_out = 0 if isinstance(self._all, Unavailable) else max(len(self._all) - MOST_ROWS, 0)
         width_of_table = self._table_width
-        shown = None if width_of_table == width else self._beside.row(self.table, view, self._found)
+        beside = None if width_of_table == width else self._beside.row(self.table, view, self._found)
         table = listing_lines(
             tables=self.page.tables,
             table=self.table,
             view=view,
-            found=rows,
+            rows=rows,
             width=width_of_table,
             height=self._table_height,
             glyphs=self._glyphs,
             left_out=left_out,
-            pointed=None if shown is None else listing.row_key(self.table, shown),
+            pointed=None if beside is None else listing.row_key(self.table, beside),
         )
         if width_of_table < width:
             right = self._beside.lines(
-                self.table, view, shown, session, width - width_of_table - len(listing.APART),
+                self.table, view, beside, session, width - width_of_table - len(listing.APART),
                 self._table_height, self._glyphs,
             )  # fmt: skip
-            table = [(*line, (listing.APART, PLAIN), *other) for line, other in zip(table, right, strict=True)]
+            table = [(*line, (listing.APART, PLAIN), *beside) for line, beside in zip(table, right, strict=True)]
         header = header_line(
             session, width, self._glyphs, recording=scene.recording, offset_s=scene.behind_s, target=self._target,
             load=scene.load,
@@ -342,13 +342,13 @@ class PageScreen(SceneScreen):
 
     def explained(self, cells: int) -> list[Line]:
         """The columns of the table in view, the numbers of the summary, the columns of the page's other tables."""
-        others = [table for table in self.page.tables if table is not self.table]
+        other_tables = [table for table in self.page.tables if table is not self.table]
         lines = self._columns_explained(self.table, cells)
         if self.page.numbers:
             lines += [(), head(((f"{self.page.title}: above the table", "title"),), cells, self._glyphs)]
             now = self._scene.session.now
             lines += [line for row in self.page.numbers for line in explained(row, cells, why_untold(row, now))]
-        return [*lines, *(line for table in others for line in self._columns_explained(table, cells))]
+        return [*lines, *(line for table in other_tables for line in self._columns_explained(table, cells))]
 
     def _columns_explained(self, table: PageTable, cells: int) -> list[Line]:
         lines: list[Line] = [(), head(((table.title, "title"),), cells, self._glyphs)]
@@ -363,9 +363,9 @@ class PageScreen(SceneScreen):
     def chosen_backends(self) -> tuple[BackendKey, ...]:
         """See `SceneScreen.chosen_backends`. Tagged rows count also while the filter hides them."""
         view, table = self._view, self.table
-        wanted = view.tagged or ({view.selected} if view.selected is not None else frozenset())
+        keys = view.tagged or ({view.selected} if view.selected is not None else frozenset())
         everything = () if isinstance(self._all, Unavailable) else self._all
-        return self._backends([row for row in everything if listing.row_key(table, row) in wanted])
+        return self._backends([row for row in everything if listing.row_key(table, row) in keys])
 
     def chosen_statement(self) -> StatementToPlan | str | None:
         """See `SceneScreen.chosen_statement`."""
@@ -382,8 +382,8 @@ class PageScreen(SceneScreen):
     def _backends(self, rows: Sequence[Any]) -> tuple[BackendKey, ...]:
         """Each session once, in the order of the rows."""
         backend_of = self.table.backend_of
-        found = () if backend_of is None else (backend_of(row) for row in rows)
-        return tuple(dict.fromkeys(key for key in found if key is not None))
+        keys = () if backend_of is None else (backend_of(row) for row in rows)
+        return tuple(dict.fromkeys(key for key in keys if key is not None))
 
     @property
     def filtered_by(self) -> str:
@@ -403,7 +403,7 @@ class PageScreen(SceneScreen):
 
     def action_move(self, by: int) -> None:
         """Selects the row so many further down."""
-        self._choose(listing.moved(self.table, self._view, self._found, by, self.visible_rows))
+        self._choose(listing.cursor_moved(self.table, self._view, self._found, by, self.visible_rows))
 
     def action_edge(self, by: int) -> None:
         """Selects the first or the last row."""

@@ -13,10 +13,10 @@ from pgtop_tune.metrics.connections import SetParameter, groups, limits, set_par
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.events import LogLine
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.session_details import details_lines
+from pgtop_tune.tui.dashboard.session_details import session_lines
 from pgtop_tune.tui.dashboard.session_rows import IDLE, SessionRow, searched_texts, session_rows
 from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, seen_before, seldom, style_of
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, whole, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, foreign, section_rows, whole, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, fit
 from pgtop_tune.tui.widgets.phrase import absence
 
@@ -30,18 +30,18 @@ _GROUP_COLUMNS: Final = (
          "Name the clients give themselves.", "pg_stat_activity.application_name"),
     word("client", "client", 16, foreign(lambda row: "[local]" if row.client == "local" else row.client),
          "Address; [local] is a Unix socket.", "pg_stat_activity.client_addr"),
-    number("sessions", "conns", 6, attrgetter("sessions"), whole, "Sessions of this kind.",
+    figure("sessions", "conns", 6, attrgetter("sessions"), whole, "Sessions of this kind.",
            "count of pg_stat_activity"),
-    number("active", "active", 6, attrgetter("active"), whole,
+    figure("active", "active", 6, attrgetter("active"), whole,
            "Running a statement.", "pg_stat_activity.state active, fastpath function call"),
-    number("in-transaction", "idle tx", 7, attrgetter("in_transaction"), whole,
+    figure("in-transaction", "idle tx", 7, attrgetter("in_transaction"), whole,
            "Idle in a transaction, aborted ones included.", "pg_stat_activity.state idle in transaction…"),
-    number("idle", "idle", 6, attrgetter("idle"), whole, "Idle.", "pg_stat_activity.state idle"),
-    number("waiting", "lock", 6, attrgetter("waiting"), whole,
+    figure("idle", "idle", 6, attrgetter("idle"), whole, "Idle.", "pg_stat_activity.state idle"),
+    figure("waiting", "lock", 6, attrgetter("waiting"), whole,
            "Waiting for a lock.", "pg_stat_activity.wait_event_type Lock"),
-    number("xact", "xact", 7, attrgetter("oldest_xact_s"), age,
+    figure("xact", "xact", 7, attrgetter("oldest_xact_s"), age,
            "Age of the oldest transaction among them.", "now − min(pg_stat_activity.xact_start)"),
-    number("session", "oldest", 7, attrgetter("oldest_session_s"), age,
+    figure("session", "oldest", 7, attrgetter("oldest_session_s"), age,
            "Age of the oldest session among them.", "now − min(pg_stat_activity.backend_start)"),
 )  # fmt: skip
 
@@ -51,10 +51,10 @@ _LIMIT_COLUMNS: Final = (
     word("name", "name", 24, foreign(attrgetter("name")),
          "Database or role; not reserved: the connections left for roles without reserved ones.",
          "max_connections − superuser_reserved_connections − reserved_connections (16+)"),
-    number("used", "used", 7, attrgetter("used"), whole, "Client sessions that count against it.",
+    figure("used", "used", 7, attrgetter("used"), whole, "Client sessions that count against it.",
            "count of pg_stat_activity, backend_type client backend; for the server with this tool's own"),
-    number("limit", "limit", 7, attrgetter("limit"), whole, "The limit.", "as in the first column"),
-    number("percent", "%", 5, attrgetter("percent"), percent, "Used of the limit.", "used / limit", critical=90.0),
+    figure("limit", "limit", 7, attrgetter("limit"), whole, "The limit.", "as in the first column"),
+    figure("percent", "%", 5, attrgetter("percent"), percent, "Used of the limit.", "used / limit", critical=90.0),
 )  # fmt: skip
 
 
@@ -101,9 +101,9 @@ def _setting_rows(session: Session) -> Sequence[SetParameter] | Unavailable:
     frame, interval = session.now, session.interval
     if frame is None or interval is None:
         return NOT_YET
-    found = sections.parameters(frame)
-    if isinstance(found, Unavailable):
-        return found
+    parameters = sections.parameters(frame)
+    if isinstance(parameters, Unavailable):
+        return parameters
     return set_parameters(interval, (event for _, event in session.events))
 
 
@@ -111,7 +111,7 @@ CONNECTIONS: Final = PageTable(
     id="connections",
     title="connections",
     columns=_GROUP_COLUMNS,
-    rows=rows_of(sections.activity, groups),
+    rows=section_rows(sections.activity, groups),
     key_of=attrgetter("key"),
     sort="sessions",
     empty="no other session is connected",
@@ -120,7 +120,7 @@ LIMITS: Final = PageTable(
     id="limits",
     title="limits",
     columns=_LIMIT_COLUMNS,
-    rows=rows_of(sections.activity, limits),
+    rows=section_rows(sections.activity, limits),
     key_of=lambda row: (row.scope, row.name),
     sort="percent",
 )
@@ -137,7 +137,7 @@ LOG: Final = PageTable(
     id="log",
     title="log",
     columns=_LOG_COLUMNS,
-    rows=rows_of(sections.server_log, _log_rows),
+    rows=section_rows(sections.server_log, _log_rows),
     key_of=attrgetter("id"),
     copied=lambda row: f"{row.prefix} {row.severity}:  {row.message}",
     empty="no warning, error or message of the server about itself in the last 64 kB of its log",
@@ -168,7 +168,7 @@ def _column(column: SessionColumn) -> PageColumn:
         style=lambda row: style_of(row, column),
         align=column.align,
         elastic=column.elastic,
-        shown=column.shown,
+        visible=column.visible,
     )
 
 
@@ -197,7 +197,7 @@ TABLE: Final = PageTable(
     rows=_rows,
     key_of=attrgetter("key"),
     searched=lambda row: searched_texts(row.backend),
-    details=lambda session, row, cells, glyphs: details_lines(session, row.key, cells),
+    details=lambda session, row, cells, glyphs: session_lines(session, row.key, cells),
     copied=lambda row: row.backend.query or "",
     backend_of=attrgetter("key"),
     empty="no sessions except our own",

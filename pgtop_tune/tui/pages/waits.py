@@ -34,9 +34,9 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.latency import behind, known_tail, tail_phrases_in_full
 from pgtop_tune.tui.dashboard.waits import stacked_waits, waits_axis, waits_needs, waits_rows
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, rows_of, unless_hidden, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, section_rows, unless_hidden, word
 from pgtop_tune.tui.pages.statements import query_texts
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import padded, summed, wait_style
 
@@ -74,35 +74,35 @@ class GroupsView(Struct, frozen=True):
         return tuple(step for pair in self.path for step in pair)
 
 
-def _next(taken: set[int], after: int) -> int:
+def _next(used: set[int], after: int) -> int:
     """The next property that is not taken."""
-    order = [(after + 1 + each) % len(PROPERTIES) for each in range(len(PROPERTIES))]
-    return next(each for each in order if each not in taken)
+    order = [(after + 1 + step) % len(PROPERTIES) for step in range(len(PROPERTIES))]
+    return next(index for index in order if index not in used)
 
 
 def _entered(view: GroupsView) -> set[int]:
-    return {PROPERTIES.index(each) for each, _ in view.steps}
+    return {PROPERTIES.index(wait_property) for wait_property, _ in view.steps}
 
 
 def turned(view: GroupsView, *, second: bool) -> GroupsView:
     """The view with another first or second property: one that is in neither the path nor the other place."""
-    taken = _entered(view)
+    used = _entered(view)
     if second:
-        return replace(view, second=_next(taken | {view.first}, view.second), selected=0)
-    return replace(view, first=_next(taken | {view.second}, view.first), selected=0)
+        return replace(view, second=_next(used | {view.first}, view.second), selected=0)
+    return replace(view, first=_next(used | {view.second}, view.first), selected=0)
 
 
-def entered(view: GroupsView, found: Grouped) -> GroupsView:
+def entered(view: GroupsView, groups: Grouped) -> GroupsView:
     """The view inside the selected group, by the next two properties; as it is where fewer are left."""
-    if view.selected >= len(found.groups) or len(PROPERTIES) - len(_entered(view)) < 4:
+    if view.selected >= len(groups.groups) or len(PROPERTIES) - len(_entered(view)) < 4:
         return view
-    values = found.groups[view.selected].values
+    values = groups.groups[view.selected].values
     first, second = view.pair
     path = (*view.path, ((first, values[0]), (second, values[1])))
     inside = replace(view, path=path, selected=0)
-    taken = _entered(inside)
-    begin = _next(taken, view.second)
-    return replace(inside, first=begin, second=_next(taken | {begin}, begin))
+    used = _entered(inside)
+    begin = _next(used, view.second)
+    return replace(inside, first=begin, second=_next(used | {begin}, begin))
 
 
 def left(view: GroupsView) -> GroupsView:
@@ -121,28 +121,30 @@ def found_groups(session: Session, view: GroupsView) -> Grouped:
 
 def group_lines(session: Session, view: GroupsView, cells: int, height: int, glyphs: Glyphs) -> list[Line]:
     """The path, the headings, and the groups around the selected one; at most `height` lines."""
-    interval, found = session.interval, found_groups(session, view)
-    texts = {} if interval is None else _texts(interval, view, found)
+    interval, groups = session.interval, found_groups(session, view)
+    texts = {} if interval is None else _texts(interval, view, groups)
     column = max((cells - _NUMBER_CELLS) // 2 - 1, 4)
     path = "".join(
-        f" {glyphs.pointer} {each.title} {_named(each, value, texts)}" for pair in view.path for each, value in pair
+        f" {glyphs.pointer} {wait_property.title} {_named(wait_property, value, texts)}"
+        for pair in view.path
+        for wait_property, value in pair
     )
     lines: list[Line] = [
-        ((shortened(f"all active sessions{path}", cells, glyphs.ellipsis).rstrip(), "strong"),),
-        ((f"mean of {found.looks} looks at {'all sessions' if _by_session(view) else 'waits, 60 s'}", "dim"),),
+        ((ellipsized(f"all active sessions{path}", cells, glyphs.ellipsis).rstrip(), "strong"),),
+        ((f"mean of {groups.looks} looks at {'all sessions' if _by_session(view) else 'waits, 60 s'}", "dim"),),
         (
             (f"{view.pair[0].title:<{column}} {view.pair[1].title:<{column}}", "title"),
             (f"{'sessions':>9}{'share':>7}", "title"),
         ),
     ]
-    if not found.groups:
+    if not groups.groups:
         return [*lines, (("no session was active here", "dim"),)][:height]
-    selected = min(view.selected, len(found.groups) - 1)
-    top = max(min(selected - (height - _HEAD) // 2, len(found.groups) - (height - _HEAD)), 0)
-    for index, group in enumerate(found.groups[top : top + height - _HEAD], top):
+    selected = min(view.selected, len(groups.groups) - 1)
+    top = max(min(selected - (height - _HEAD) // 2, len(groups.groups) - (height - _HEAD)), 0)
+    for index, group in enumerate(groups.groups[top : top + height - _HEAD], top):
         names = [
-            shortened(_named(each, value, texts), column, glyphs.ellipsis)
-            for each, value in zip(view.pair, group.values, strict=True)
+            ellipsized(_named(wait_property, value, texts), column, glyphs.ellipsis)
+            for wait_property, value in zip(view.pair, group.values, strict=True)
         ]
         kind = str(group.values[0]).partition(":")[0]
         style = wait_style(kind) if view.pair[0].title in ("class", "event") else PLAIN
@@ -155,17 +157,19 @@ def group_lines(session: Session, view: GroupsView, cells: int, height: int, gly
 
 
 def _by_session(view: GroupsView) -> bool:
-    return any(each.by_session for each in (*view.pair, *(step for step, _ in view.steps)))
+    return any(wait_property.by_session for wait_property in (*view.pair, *(step for step, _ in view.steps)))
 
 
-def _texts(interval: Interval, view: GroupsView, found: Grouped) -> dict[Hashable, str]:
-    wanted = [value for group in found.groups for each, value in zip(view.pair, group.values, strict=True)
-              if each.title == _STATEMENT]  # fmt: skip
-    return query_texts(interval, [*wanted, *(value for each, value in view.steps if each.title == _STATEMENT)])
+def _texts(interval: Interval, view: GroupsView, groups: Grouped) -> dict[Hashable, str]:
+    values = [value for group in groups.groups for wait_property, value in zip(view.pair, group.values, strict=True)
+              if wait_property.title == _STATEMENT]  # fmt: skip
+    return query_texts(
+        interval, [*values, *(value for wait_property, value in view.steps if wait_property.title == _STATEMENT)]
+    )
 
 
-def _named(each: WaitProperty, value: Hashable, texts: dict[Hashable, str]) -> str:
-    text = texts.get(value, "") if each.title == _STATEMENT else ""
+def _named(wait_property: WaitProperty, value: Hashable, texts: dict[Hashable, str]) -> str:
+    text = texts.get(value, "") if wait_property.title == _STATEMENT else ""
     return one_line(text or str(value), _GROUP_TEXT) if value is not None else UNKNOWN
 
 
@@ -181,8 +185,8 @@ class WaitGroupsDialog(Dialog[None]):
     LIVE = False
 
     def __init__(self, session: Session, glyphs: Glyphs) -> None:
-        words = "Tab ← → properties  Enter, Backspace into and out of a group  Esc close"
-        super().__init__("waits by two properties", glyphs, keys=words)
+        keys = "Tab ← → properties  Enter, Backspace into and out of a group  Esc close"
+        super().__init__("waits by two properties", glyphs, keys=keys)
         self._session = session
         self._view = GroupsView()
 
@@ -197,15 +201,15 @@ class WaitGroupsDialog(Dialog[None]):
 
     async def pressed(self, key: str, character: str | None) -> bool:
         """Select a group, choose other properties, go into a group or out of it."""
-        view, found = self._view, found_groups(self._session, self._view)
-        last = max(len(found.groups) - 1, 0)
+        view, groups = self._view, found_groups(self._session, self._view)
+        last = max(len(groups.groups) - 1, 0)
         moved = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -last, "end": last}
         if key in moved:
             view = replace(view, selected=min(max(view.selected + moved[key], 0), last))
         elif key in ("tab", "left", "right"):
             view = turned(view, second=key != "tab")
         elif key == "enter":
-            view = entered(view, found)
+            view = entered(view, groups)
         elif key == "backspace":
             view = left(view)
         else:
@@ -234,12 +238,13 @@ class TailCauseRow(Struct, frozen=True):
 
 
 def _tail_rows(interval: Interval) -> Sequence[TailCauseRow]:
-    found = known_tail(interval)
-    if found is None:
+    slow_tail = known_tail(interval)
+    if slow_tail is None:
         return ()
-    texts = query_texts(interval, (cause.query_id for cause in found.causes))
+    texts = query_texts(interval, (cause.query_id for cause in slow_tail.causes))
     return [
-        TailCauseRow(each, found.error(each.share), texts.get(each.query_id, "")) for each in by_statement(found.causes)
+        TailCauseRow(cause, slow_tail.error(cause.share), texts.get(cause.query_id, ""))
+        for cause in by_statement(slow_tail.causes)
     ]
 
 
@@ -254,25 +259,25 @@ TAIL: Final = PageTable(
             source=_OF_TAIL, value=attrgetter("cause.label"), largest_first=False,
             style=lambda row: wait_style(row.cause.wait_event_type),
         ),
-        number("share", "share", 6, attrgetter("cause.share"), percent,
+        figure("share", "share", 6, attrgetter("cause.share"), percent,
                "Per cent of the tail: every transaction counts once, divided by what its looks saw. Looks see long "
                "transactions more often; that bias is taken out.", _OF_TAIL),
         word("behind", "behind", 22, lambda row: behind(row.cause),
              "Session at the root of the queue for a lock when a transaction was first seen waiting; the first word "
              "of its statement: that behind which most of these waited.",
              "pg_blocking_pids(), pg_stat_activity.query"),
-        number("error", "±", 4, attrgetter("error"), percent,
+        figure("error", "±", 4, attrgetter("error"), percent,
                "Standard error of the share, per cent points: √(share · (1 - share) / transactions).", _OF_TAIL),
-        number("transactions", "tx", 6, attrgetter("cause.transactions"), mean,
+        figure("transactions", "tx", 6, attrgetter("cause.transactions"), mean,
                "Transactions of the tail over 60 s; fractions are parts of a transaction's time.", _OF_TAIL),
-        number("looks", "looks", 6, attrgetter("cause.looks"), count, "Looks that saw such a wait.", _OF_TAIL),
+        figure("looks", "looks", 6, attrgetter("cause.looks"), count, "Looks that saw such a wait.", _OF_TAIL),
         PageColumn(
             "query", "query", 20, lambda row: one_line(row.query, _TEXT) or "-",
             "Statement that waits.", "pg_stat_statements.query, pg_stat_activity.query",
             value=attrgetter("query"), largest_first=False, elastic=True,
         ),
     ),
-    rows=rows_of(sections.tail, _tail_rows),
+    rows=section_rows(sections.tail, _tail_rows),
     key_of=lambda row: (row.cause.wait_event_type, row.cause.wait_event, row.cause.query_id),
     sort="share",
     copied=lambda row: row.query or row.cause.label,
@@ -310,8 +315,8 @@ class WaitGroupRow(Struct, frozen=True):
     @property
     def largest(self) -> str:
         """The wait with most of its sessions."""
-        found = self.group.largest
-        return UNKNOWN if found is None else label_of(*found)
+        wait = self.group.largest
+        return UNKNOWN if wait is None else label_of(*wait)
 
 
 class _Dimension(Struct, frozen=True):
@@ -321,13 +326,13 @@ class _Dimension(Struct, frozen=True):
         title: Of its table.
         by: What a group has in common.
         name: How a group is called.
-        wanted: Which sessions its table has.
+        counts: Whether its table has a session.
     """
 
     title: str
     by: By
     name: Callable[[Any], str]
-    wanted: Callable[[WaitCount], bool] = is_active
+    counts: Callable[[WaitCount], bool] = is_active
 
 
 _BESIDE: Final = (SessionActivity.PACING, SessionActivity.BACKGROUND, SessionActivity.IO_WORKER)
@@ -344,7 +349,7 @@ def _name(key: Any) -> str:
     return UNKNOWN if key is None else one_line(key, _TEXT)
 
 
-EVENTS: Final = _Dimension(title="events", by=by_event, name=_event_name, wanted=lambda count: True)
+EVENTS: Final = _Dimension(title="events", by=by_event, name=_event_name, counts=lambda count: True)
 QUERIES: Final = _Dimension("statements", by_query, lambda key: str(key or UNKNOWN))
 DATABASES: Final = _Dimension("databases", by_database, _name)
 USERS: Final = _Dimension("users", by_user, _name)
@@ -359,17 +364,17 @@ def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitGroupRow] |
     def rows(interval: Interval) -> Sequence[WaitGroupRow]:
         budget = latency_budget(interval)
         if budget is None:
-            groups = wait_groups(interval, dimension.by, dimension.wanted)
+            groups = wait_groups(interval, dimension.by, dimension.counts)
         else:
-            groups = wait_groups(interval, dimension.by, dimension.wanted, budget.ms_of, budget.window_s)
-        whole = sum(group.sessions for group in groups if not group.beside)
+            groups = wait_groups(interval, dimension.by, dimension.counts, budget.ms_of, budget.window_s)
+        total = sum(group.sessions for group in groups if not group.beside)
         whole_long = sum(group.sessions_long for group in groups if not group.beside)
         texts = query_texts(interval, (group.key for group in groups)) if dimension is QUERIES else {}
         return [
             WaitGroupRow(
                 group=group,
                 name=dimension.name(group.key),
-                share=None if group.beside or not whole else 100.0 * group.sessions / whole,
+                share=None if group.beside or not total else 100.0 * group.sessions / total,
                 share_long=None if group.beside or not whole_long else 100.0 * group.sessions_long / whole_long,
                 ms_per_transaction=group.ms or None,
                 query=texts.get(group.key, ""),
@@ -377,7 +382,7 @@ def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitGroupRow] |
             for group in groups
         ]
 
-    return rows_of(sections.waits, rows)
+    return section_rows(sections.waits, rows)
 
 
 def _key_column(title: str, width: int, definition: str, source: str, most: int = 0) -> PageColumn:
@@ -393,24 +398,24 @@ def _name_style(row: Any) -> str:
 
 
 _NUMBERS: Final = (
-    number("sessions", "in 10 s", 7, attrgetter("group.sessions"), mean,
+    figure("sessions", "in 10 s", 7, attrgetter("group.sessions"), mean,
            "Mean number of sessions over the last 10 s.", _SOURCE),
-    number("share", "%10s", 4, attrgetter("share"), percent,
+    figure("share", "%10s", 4, attrgetter("share"), percent,
            "Share of the active sessions over the last 10 s; none for other sessions.", _SOURCE),
-    number("sessions-long", "in 60 s", 7, attrgetter("group.sessions_long"), mean,
+    figure("sessions-long", "in 60 s", 7, attrgetter("group.sessions_long"), mean,
            "Mean number of sessions over the last 60 s.", _SOURCE),
-    number("share-long", "%60s", 4, attrgetter("share_long"), percent,
+    figure("share-long", "%60s", 4, attrgetter("share_long"), percent,
            "Share of the active sessions over the last 60 s; none for other sessions.", _SOURCE),
-    number("ms", "ms/tx", 7, attrgetter("ms_per_transaction"), ms,
+    figure("ms", "ms/tx", 7, attrgetter("ms_per_transaction"), ms,
            "Milliseconds per transaction: mean sessions over 10 s divided by transactions per second. For auxiliary "
            "processes this time is not part of transactions.",
            f"{_SOURCE}; tps of pgbench's progress lines, else of pg_stat_database"),
 )  # fmt: skip
 _PEAKS: Final = (
-    number("peak", "peak", 5, attrgetter("group.peak"), count,
+    figure("peak", "peak", 5, attrgetter("group.peak"), count,
            "Most sessions that one look saw in this wait within 60 s: a herd of 200 ms vanishes in a mean.",
            "pg_stat_activity sampled several times a second: max(observations of a look)"),
-    number("burst", "burst", 5, attrgetter("group.burst"), count,
+    figure("burst", "burst", 5, attrgetter("group.burst"), count,
            "Peak divided by the mean of 60 s: 1 is a steady wait, 20 a herd that comes and goes.",
            "pg_stat_activity sampled several times a second: max / mean"),
 )  # fmt: skip
@@ -441,17 +446,17 @@ def _details(dimension: _Dimension) -> Callable[[Session, Any, int, Glyphs], lis
         if interval is None:
             return []
         key = row.group.key
-        found = labelled_lines(dimension.title, row.name, cells, _name_style(row))
+        details = labelled_lines(dimension.title, row.name, cells, _name_style(row))
         if row.query:
-            found += [(), *wrapped(row.query, cells)]
-        for other in _DIMENSIONS:
-            if other is not dimension:
+            details += [(), *wrapped(row.query, cells)]
+        for second in _DIMENSIONS:
+            if second is not dimension:
                 groups = wait_groups(
-                    interval, other.by, lambda count: dimension.by(count) == key and dimension.wanted(count)
+                    interval, second.by, lambda count: dimension.by(count) == key and dimension.counts(count)
                 )
-                found += [(), ((f"{other.title}", "title"), ("  mean sessions over 60 s", "dim"))]
-                found += _drilled(interval, other, groups, cells, glyphs)
-        return found
+                details += [(), ((f"{second.title}", "title"), ("  mean sessions over 60 s", "dim"))]
+                details += _drilled(interval, second, groups, cells, glyphs)
+        return details
 
     return lines
 
@@ -460,10 +465,10 @@ def _drilled(
     interval: Interval, dimension: _Dimension, groups: list[WaitGroup], cells: int, glyphs: Glyphs
 ) -> list[Line]:
     groups = sorted(groups, key=lambda group: -group.sessions_long)
-    shown = groups[:_MOST]
-    texts = query_texts(interval, (group.key for group in shown)) if dimension is QUERIES else {}
+    first_groups = groups[:_MOST]
+    texts = query_texts(interval, (group.key for group in first_groups)) if dimension is QUERIES else {}
     lines: list[Line] = []
-    for group in shown:
+    for group in first_groups:
         without_id = dimension is QUERIES and group.key is None
         name = _WITHOUT_ID if without_id else one_line(texts.get(group.key, ""), cells) or dimension.name(group.key)
         room = max(cells - 10, 1)

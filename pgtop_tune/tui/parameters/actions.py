@@ -13,7 +13,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.scene.banners import told
+from pgtop_tune.tui.scene.banners import change_text
 from pgtop_tune.tui.widgets.phrase import lasting
 
 if TYPE_CHECKING:
@@ -41,11 +41,13 @@ def left_words(changes: Sequence[Change], current: Mapping[str, Parameter], now_
     kept = [change for change in reversed(changes) if change.kept]
     if not kept:
         return ""
-    named = [f"{one_line(told(each), 80)} ({_who(each)}, {_ago(each, now_ms)} ago)" for each in kept[:_MOST]]
+    named = [
+        f"{one_line(change_text(change), 80)} ({_who(change)}, {_ago(change, now_ms)} ago)" for change in kept[:_MOST]
+    ]
     more = f" and {len(kept) - _MOST} more" if len(kept) > _MOST else ""
-    words = f"in force from earlier: {', '.join(named)}{more}"
-    since = [f"{each.name} is {one_line(now, 40)} now" for each in kept if (now := _other(each, current))]
-    return words + (f"; set by others since: {', '.join(since[:_MOST])}" if since else "") + ". p lists, U undoes them."
+    text = f"in force from earlier: {', '.join(named)}{more}"
+    since = [f"{change.name} is {one_line(now, 40)} now" for change in kept if (now := _other(change, current))]
+    return text + (f"; set by others since: {', '.join(since[:_MOST])}" if since else "") + ". p lists, U undoes them."
 
 
 def _who(change: Change) -> str:
@@ -102,14 +104,14 @@ class ParameterActions:
     async def _tell_left(self, changes: Changes) -> None:
         """At the start: what is in force by us, and what others have set since."""
         with contextlib.suppress(PgtopError):
-            left = await changes.left()
-            names = tuple(dict.fromkeys(each.name for each in left))
+            changes_left = await changes.left()
+            names = tuple(dict.fromkeys(change.name for change in changes_left))
             if not names:
                 return
             current = {parameter.name: parameter for parameter in await changes.list(names)}
-            words = left_words(left, current, time.time_ns() // 1_000_000)
-            if words:
-                self._context.tell(words, timeout_s=_START_S)
+            message = left_words(changes_left, current, time.time_ns() // 1_000_000)
+            if message:
+                self._context.tell(message, timeout_s=_START_S)
 
     @cached_property
     def panel(self) -> ListScope:
@@ -125,12 +127,12 @@ class ParameterActions:
             restart=services.restart,
         )
 
-    def open(self, services: Services, wanted: ParameterAdvice | None = None) -> None:
+    def open(self, services: Services, advice: ParameterAdvice | None = None) -> None:
         """Opens the list, at what a finding wants to try."""
         from pgtop_tune.tui.parameters.dialog import ParameterDialog
 
         if self.changes is not None:
-            dialog = ParameterDialog(self.changes, self.panel, self._context.live, self._context.glyphs, wanted)
+            dialog = ParameterDialog(self.changes, self.panel, self._context.live, self._context.glyphs, advice)
             self._context.app.push_screen(dialog)
 
     def open_at(self, services: Services, name: str) -> None:
@@ -207,7 +209,7 @@ class ParameterActions:
             self._context.app.run_worker(self._tell_left(self.changes), group="left")
         ended = None if self.changes is None else self.changes.taken_back()
         if ended is not None:
-            self._context.tell(f"reverted, {ended.why}: {'; '.join(map(told, ended.changes))}", "warning")
+            self._context.tell(f"reverted, {ended.why}: {'; '.join(map(change_text, ended.changes))}", "warning")
             self._context.repaint()
 
     def count_down(self) -> None:

@@ -29,8 +29,8 @@ from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.engine import EngineClient
-from pgtop_tune.tui.parameters.rows import Conditions
-from pgtop_tune.tui.scene.banners import brought, told
+from pgtop_tune.tui.parameters.rows import ChangeConditions
+from pgtop_tune.tui.scene.banners import brought, change_text
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.facts import MachineLook
@@ -103,12 +103,12 @@ class Changes:
         """See `ParameterControl.list`."""
         return await self._client.ask(self._control.list(names))
 
-    async def statements(self, wanted: Sequence[WantedParameter]) -> tuple[str, ...]:
+    async def statements(self, changes: Sequence[WantedParameter]) -> tuple[str, ...]:
         """The exact SQL that `apply` would run, in this order; with one reload at the end where one is needed."""
         control = self._control
 
         async def compose() -> tuple[str, ...]:
-            return tuple(control.statement(each.name, each.value, each.scope) for each in wanted)
+            return tuple(control.statement(change.name, change.value, change.scope) for change in changes)
 
         composed = await self._client.ask(compose())
         plain = tuple(text.removesuffix(f" {RELOAD}") for text in composed)
@@ -139,12 +139,12 @@ class Changes:
         machine = self._machine
         if machine is None:
             return Unavailable(Reason.NOT_LOCAL)
-        found = await self._client.ask(machine.settings())
-        if isinstance(found, Unavailable):
-            return found
+        settings = await self._client.ask(machine.settings())
+        if isinstance(settings, Unavailable):
+            return settings
         from pgtop_tune.advice.facts import MachineLook
 
-        return MachineLook(found, await self._client.ask(machine.facts()), await self._client.ask(machine.disks()))
+        return MachineLook(settings, await self._client.ask(machine.facts()), await self._client.ask(machine.disks()))
 
     def commands(self, name: str, value: str, *, survive: bool = True) -> tuple[str, ...]:
         """Commands for a shell of root that change a setting of the machine, now and, to survive, for the next boot."""
@@ -152,11 +152,11 @@ class Changes:
 
     def commands_now(self, settings: Sequence[WantedSetting]) -> tuple[str, ...]:
         """Return the commands for a shell of root that change these settings until the next boot."""
-        return tuple(command for each in settings for command in self.commands(each.name, each.value)[:1])
+        return tuple(command for setting in settings for command in self.commands(setting.name, setting.value)[:1])
 
     async def apply(
         self,
-        wanted: Sequence[WantedParameter],
+        parameters: Sequence[WantedParameter],
         terms: Terms,
         wires: Sequence[TripWire] = (),
         settings: Sequence[WantedSetting] = (),
@@ -167,18 +167,24 @@ class Changes:
             PgtopError: Refused, or not possible; see `PendingSets.apply`.
         """
         self.attempted = True
-        change_set = ChangeSet(parameters=tuple(wanted), settings=tuple(settings))
-        made = (await self._client.ask(self._pending.apply(change_set, terms, wires))).changes
-        await self._remember(made)
-        return made
+        change_set = ChangeSet(parameters=tuple(parameters), settings=tuple(settings))
+        changes_made = (await self._client.ask(self._pending.apply(change_set, terms, wires))).changes
+        await self._remember(changes_made)
+        return changes_made
 
     async def restart(
-        self, wanted: ChangeSet, terms: Terms, restart: RestartControl, progress: Callable[[str], None], *, anyway: bool
+        self,
+        change_set: ChangeSet,
+        terms: Terms,
+        restart: RestartControl,
+        progress: Callable[[str], None],
+        *,
+        anyway: bool,
     ) -> RestartOutcome:
         """Makes a set with one restart of the server; the machine's half goes back when the server does not come up.
 
         Args:
-            wanted: May be empty: then only values that wait for a restart already are taken over.
+            change_set: May be empty: then only values that wait for a restart already are taken over.
             terms: See `ChangeSets.apply`.
             restart: The door to it.
             progress: Takes the next step in a few words; called in the engine's thread.
@@ -190,35 +196,35 @@ class Changes:
         self.attempted = True
         door = WithRestart(self._control, restart, progress, anyway=anyway)
         try:
-            made = await self._client.ask(
-                ChangeSets(door, self._machine).apply(replace(wanted, with_restart=True), terms)
+            changes_made = await self._client.ask(
+                ChangeSets(door, self._machine).apply(replace(change_set, with_restart=True), terms)
             )
         except PgtopError:
             if door.outcome is None:
                 raise
             return door.outcome
-        self._made |= {change.id: change for change in made.changes if change.state is ChangeState.APPLIED}
-        for setting in made.settings:
-            self._client.note(EventKind.PARAMETER, told(setting), setting.path)
+        self._made |= {change.id: change for change in changes_made.changes if change.state is ChangeState.APPLIED}
+        for setting in changes_made.settings:
+            self._client.note(EventKind.PARAMETER, change_text(setting), setting.path)
         assert door.outcome is not None
         return door.outcome
 
-    async def _remember(self, made: Sequence[Change]) -> None:
-        for change in made:
+    async def _remember(self, changes_made: Sequence[Change]) -> None:
+        for change in changes_made:
             if change.state is ChangeState.APPLIED:
                 self._made[change.id] = change
                 if isinstance(change, HostChange):
-                    self._client.note(EventKind.PARAMETER, told(change), change.path)
+                    self._client.note(EventKind.PARAMETER, change_text(change), change.path)
                 elif change.message and not await self._waits_for_restart(change.name):
-                    self._client.note(EventKind.PARAMETER, told(change), change.message)
+                    self._client.note(EventKind.PARAMETER, change_text(change), change.message)
 
     async def _waits_for_restart(self, name: str) -> bool:
         """Then the server says so itself."""
         return any(parameter.pending_restart for parameter in await self.list((name,)))
 
-    async def prove(self, made: Sequence[Change]) -> tuple[Proof, ...]:
+    async def prove(self, changes_made: Sequence[Change]) -> tuple[Proof, ...]:
         """What running and new sessions have after changes."""
-        of_server = [each for each in made if isinstance(each, ParameterChange)]
+        of_server = [change for change in changes_made if isinstance(change, ParameterChange)]
         return await self._client.ask(self._control.prove(of_server)) if of_server else ()
 
     async def keep(self) -> tuple[Change, ...]:
@@ -231,16 +237,16 @@ class Changes:
         self._made |= {change.id: change for change in kept}
         return kept
 
-    async def undo(self, wanted: Sequence[Change]) -> tuple[Change, ...]:
+    async def undo(self, changes: Sequence[Change]) -> tuple[Change, ...]:
         """Takes back the last change still in force, with its set; empty when there is none.
 
         Args:
-            wanted: The set as `in_force` showed it.
+            changes: The set as `in_force` showed it.
 
         Raises:
             PgtopError: Refused, or not possible.
         """
-        return await self._undone(wanted)
+        return await self._undone(changes)
 
     async def undo_all(self) -> tuple[Change, ...]:
         """Takes back everything still in force, last first.
@@ -258,8 +264,8 @@ class Changes:
         """
         await self._undone(self.made)
 
-    async def _undone(self, wanted: Sequence[Change]) -> tuple[Change, ...]:
-        undone = await self._client.ask(self._undo.these(wanted))
+    async def _undone(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        undone = await self._client.ask(self._undo.these(changes))
         forgotten = self._forget((*undone.parameters, *undone.settings))
         undone.checked()
         return forgotten
@@ -274,16 +280,16 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible.
         """
-        made = await self._client.ask(self._control.redo())
-        await self._remember(made)
-        return made
+        changes_made = await self._client.ask(self._control.redo())
+        await self._remember(changes_made)
+        return changes_made
 
     def _forget(self, undone: Sequence[Change]) -> tuple[Change, ...]:
         self._pending.reverted_by_hand(undone)
         for change in undone:
-            known = self._made.pop(change.id, None)
-            if isinstance(change, HostChange) or (known or change).message:
-                was = brought(known) if known is not None else ""
+            known_change = self._made.pop(change.id, None)
+            if isinstance(change, HostChange) or (known_change or change).message:
+                was = brought(known_change) if known_change is not None else ""
                 self._client.note(EventKind.PARAMETER, f"{change.name} {was}→{change.shown_after}")
         return tuple(undone)
 
@@ -311,5 +317,5 @@ class ListScope(Struct):
     client: EngineClient | None = None
     restart: RestartControl | None = None
     next_load: dict[str, str] = field(default_factory=dict)
-    conditions: Conditions | None = None
+    conditions: ChangeConditions | None = None
     staged: tuple[SettingRow, ...] = ()

@@ -24,7 +24,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import AfterReboot, SystemSetting
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.parameters.rows import LIVE, SettingRow, SettingTable, default_of, of_machine, range_of, source_of
-from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, around, clip, fit, labelled, shortened
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, around, clip, ellipsized, fit, labelled
 
 # The rows of the list, put together from the server's answer, frames, journals, machine and next load. Pure.
 
@@ -114,11 +114,11 @@ def list_lines(table: SettingTable, cells: int, rows: int, glyphs: Glyphs) -> li
     lines: list[Line] = [((clip(heading, cells), "title"),)]
     entries, here = _entries(table)
     if not entries:
-        words = "no parameter matches" if table.filter else ""
-        return [*lines, ((words, "dim"),)]
-    shown = max(rows - 1, 1)
-    top = around(here, len(entries), shown)
-    for entry in entries[top : top + shown]:
+        message = "no parameter matches" if table.filter else ""
+        return [*lines, ((message, "dim"),)]
+    visible = max(rows - 1, 1)
+    top = around(here, len(entries), visible)
+    for entry in entries[top : top + visible]:
         if isinstance(entry, str):
             lines.append(_group_line(entry, cells, glyphs))
         else:
@@ -152,7 +152,7 @@ def _row_line(table: SettingTable, row: SettingRow, cells: int, glyphs: Glyphs) 
     if at_cursor and table.editing is not None:
         typed = table.editing.line(staged - 1)
         new = (*typed, (" " * (staged - sum(len(text) for text, _ in typed)), PLAIN))
-    words, style = remark_of(row, glyphs)
+    remark_text, style = remark_of(row, glyphs)
     remark = _remark_cells(cells)
     return fit(
         (
@@ -162,7 +162,7 @@ def _row_line(table: SettingTable, row: SettingRow, cells: int, glyphs: Glyphs) 
             (_column("waits" if row.parameter.pending_restart else row.when, when), _when_style(row)),
             (_column(row.advised, advice), "label"),
             *new,
-            (shortened(words, remark, glyphs.ellipsis) if remark else "", style),
+            (ellipsized(remark_text, remark, glyphs.ellipsis) if remark else "", style),
         ),
         cells,
     )
@@ -178,7 +178,7 @@ def _staged_style(row: SettingRow) -> str:
 
 def _remark_cells(cells: int) -> int:
     """Room for the remarks; 0 where it would be a stump (what is to be said of the selected row stands below)."""
-    room = cells - sum(taken for _, taken in (_ROOMY if cells >= _ROOMY_FROM else _NARROW))
+    room = cells - sum(cells_taken for _, cells_taken in (_ROOMY if cells >= _ROOMY_FROM else _NARROW))
     return room if room >= _LEAST_REMARK else 0
 
 
@@ -211,8 +211,8 @@ def choice_remark(row: SettingRow, word: str) -> tuple[str, str]:
         ("in force", word == row.parameter.setting), ("default", word == row.parameter.boot_val),
         ("advised", word == row.advised),
     ) if holds]  # fmt: skip
-    said = "; ".join([*marks, *([meaning] if meaning else []), *([] if risk is None else [risk.words])])
-    return said, "dim" if risk is None else "critical"
+    text = "; ".join([*marks, *([meaning] if meaning else []), *([] if risk is None else [risk.words])])
+    return text, "dim" if risk is None else "critical"
 
 
 def changed_words(change: Change) -> str:
@@ -236,7 +236,7 @@ def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int, lo
         return []
     advice = row.advice
     advised = "" if advice is None or advice.value is None else f"{advice.value}. {advice.because}"
-    said = [
+    facts = [
         ("beware", lost or row.warning, "critical" if lost else "warning"),
         ("changed", "" if row.change is None else changed_words(row.change), "event-parameter"),
         ("why", row.knob.why, PLAIN),
@@ -246,25 +246,25 @@ def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int, lo
         ("set by", source_of(row.parameter) if row.setting is None else "", PLAIN),
         ("at boot", "" if row.setting is None else after_reboot(row.setting.after_reboot), PLAIN),
     ]
-    found = [line for label, text, style in said if text for line in labelled(label, text, cells, style, _LABELS)]
-    if len(found) > most:
-        found = [*found[: max(most - 1, 0)], ((f"{glyphs.ellipsis} ? details", "dim"),)][:most]
-    return found
+    lines = [line for label, text, style in facts if text for line in labelled(label, text, cells, style, _LABELS)]
+    if len(lines) > most:
+        lines = [*lines[: max(most - 1, 0)], ((f"{glyphs.ellipsis} ? details", "dim"),)][:most]
+    return lines
 
 
-def after_reboot(found: AfterReboot) -> str:
+def after_reboot(settings: AfterReboot) -> str:
     """What the machine starts with, and which file says so."""
-    if not found.assignments:
-        words = "the kernel's own default"
+    if not settings.assignments:
+        text = "the kernel's own default"
     else:
-        wins = found.assignments[-1]
-        words = f"{wins.value} ({wins.file}, line {wins.line})"
-    return words + (f"; not read: {', '.join(found.not_read)}" if found.not_read else "")
+        wins = settings.assignments[-1]
+        text = f"{wins.value} ({wins.file}, line {wins.line})"
+    return text + (f"; not read: {', '.join(settings.not_read)}" if settings.not_read else "")
 
 
 def _column(text: str, cells: int) -> str:
     """Cut so that it does not touch the next column, with a sign."""
-    return f"{shortened(text, cells - 1, CUT)} "
+    return f"{ellipsized(text, cells - 1, CUT)} "
 
 
 # Everything known of one row: what it does, what it may be, who set it, what is advised and what others say. Pure.
@@ -276,7 +276,7 @@ Said = Iterator[tuple[str, str, str]]
 """Label, text, style."""
 
 
-def details_lines(row: SettingRow, cells: int, glyphs: Glyphs) -> list[Line]:
+def parameter_lines(row: SettingRow, cells: int, glyphs: Glyphs) -> list[Line]:
     """As many lines as it takes.
 
     Args:
@@ -317,8 +317,8 @@ def _present(row: SettingRow, glyphs: Glyphs) -> Said:
 def _of_machine(setting: SystemSetting) -> Said:
     yield "kernel file", setting.path, PLAIN
     yield "after reboot", after_reboot(setting.after_reboot), PLAIN
-    words = "live, by this program" if setting.writable else "live, by root: a shows the commands to paste"
-    yield "takes effect", words, PLAIN
+    text = "live, by this program" if setting.writable else "live, by root: a shows the commands to paste"
+    yield "takes effect", text, PLAIN
 
 
 def _worth(row: SettingRow, glyphs: Glyphs) -> Said:
@@ -344,4 +344,8 @@ def _advised(row: SettingRow, glyphs: Glyphs) -> Said:
         yield "because", advice.because, PLAIN
     if advice.low or advice.high:
         yield "search", f"from {advice.low or glyphs.ellipsis} to {advice.high or glyphs.ellipsis}", PLAIN
-    yield "others say", f" {glyphs.separator} ".join(f"{each.who} {each.value}" for each in advice.opinions), PLAIN
+    yield (
+        "others say",
+        f" {glyphs.separator} ".join(f"{opinion.who} {opinion.value}" for opinion in advice.opinions),
+        PLAIN,
+    )

@@ -164,13 +164,13 @@ class SettingRow(Struct, frozen=True):
         """The same, or None for the value it has already."""
         return None if staged.value is not None and same(self.parameter, staged.value) else staged
 
-    def matches(self, words: str) -> bool:
+    def matches(self, text: str) -> bool:
         """Whether every word stands in its name, its group or what can be said of it in a word."""
-        said = f"{self.name} {self.group} {self.when} {self.parameter.shown}"
-        said += " staged" if self.staged is not None else ""
-        said += " changed" if self.changed or self.change is not None else ""
-        said += " advised" if self.advised else ""
-        return all(word in said.lower() for word in words.lower().split())
+        haystack = f"{self.name} {self.group} {self.when} {self.parameter.shown}"
+        haystack += " staged" if self.staged is not None else ""
+        haystack += " changed" if self.changed or self.change is not None else ""
+        haystack += " advised" if self.advised else ""
+        return all(word in haystack.lower() for word in text.lower().split())
 
 
 def of_machine(setting: SystemSetting) -> Parameter:
@@ -314,8 +314,8 @@ class SettingTable:
         if here is None:
             return
         groups = list(dict.fromkeys(row.group for row in view))
-        wanted = groups[(groups.index(here.group) + by) % len(groups)]
-        self._at = next(row.name for row in view if row.group == wanted)
+        next_group = groups[(groups.index(here.group) + by) % len(groups)]
+        self._at = next(row.name for row in view if row.group == next_group)
 
     def narrow(self, text: str) -> None:
         """Another filter; the cursor stays on its row where that fits, else goes to a name that begins with it."""
@@ -379,7 +379,7 @@ _NAMES_AT_MOST: Final = 8
 """Roles or databases to choose from; the command line takes any."""
 
 
-class Conditions(Struct, frozen=True):
+class ChangeConditions(Struct, frozen=True):
     """On which terms sets are made, as the operator chose them.
 
     Attributes:
@@ -469,7 +469,10 @@ def circumstances(frame: Frame | None, *, can_load: bool) -> Circumstances:
     if isinstance(activity, Unavailable):
         return Circumstances(connected=True, can_load=can_load, role=server.user, database=server.database)
     sessions = client_backends(activity)
-    roles, databases = _commonest(each.usename for each in sessions), _commonest(each.datname for each in sessions)
+    roles, databases = (
+        _commonest(session.usename for session in sessions),
+        _commonest(session.datname for session in sessions),
+    )
     return Circumstances(
         connected=bool(sessions),
         can_load=can_load,
@@ -484,7 +487,7 @@ def _commonest(names: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(name for name, _ in Counter(filter(None, names)).most_common(_NAMES_AT_MOST))
 
 
-def staged_changes(staged: Sequence[SettingRow], conditions: Conditions, around: Circumstances) -> StagedChanges:
+def staged_changes(staged: Sequence[SettingRow], conditions: ChangeConditions, around: Circumstances) -> StagedChanges:
     """What is to be done with the rows that are staged.
 
     Args:
@@ -515,7 +518,7 @@ def staged_changes(staged: Sequence[SettingRow], conditions: Conditions, around:
     )
 
 
-def reach_of(context: str, wanted: Reach | None, around: Circumstances) -> ReachChoice | None:
+def reach_of(context: str, reach: Reach | None, around: Circumstances) -> ReachChoice | None:
     """For whom a parameter is changed; None where it cannot be.
 
     Without a wish: the sessions of the next load where nobody is connected whose sessions would show the effect
@@ -523,15 +526,15 @@ def reach_of(context: str, wanted: Reach | None, around: Circumstances) -> Reach
 
     Args:
         context: pg_settings.context.
-        wanted: The operator's choice; the whole server where the parameter cannot be had for less.
+        reach: The operator's choice; the whole server where the parameter cannot be had for less.
         around: See `Circumstances`.
     """
-    if wanted is None:
+    if reach is None:
         return narrowest(context, can_load=around.can_load, connected=bool(around.connected))
-    return of_reach(context, wanted) or of_reach(context, Reach.SYSTEM)
+    return of_reach(context, reach) or of_reach(context, Reach.SYSTEM)
 
 
-def check_reach(conditions: Conditions, around: Circumstances) -> None:
+def check_reach(conditions: ChangeConditions, around: Circumstances) -> None:
     """Whether the chosen reach has a name.
 
     Raises:
@@ -546,7 +549,7 @@ def check_reach(conditions: Conditions, around: Circumstances) -> None:
         raise UsageProblem(f"{conditions.reach}: choose one", "wait until the server has answered")
 
 
-def _scope(reach: Reach, conditions: Conditions, around: Circumstances) -> Scope:
+def _scope(reach: Reach, conditions: ChangeConditions, around: Circumstances) -> Scope:
     if reach is Reach.ROLE:
         return Scope(ScopeKind.ROLE, role=conditions.whose or around.role)
     if reach is Reach.DATABASE:
@@ -560,12 +563,18 @@ _SQL_LINES: Final = 3
 
 
 def set_lines(
-    wanted: StagedChanges, sql: Sequence[str] | None, conditions: Conditions, cells: int, glyphs: Glyphs, *, roomy: bool
+    staged_set: StagedChanges,
+    sql: Sequence[str] | None,
+    conditions: ChangeConditions,
+    cells: int,
+    glyphs: Glyphs,
+    *,
+    roomy: bool,
 ) -> list[Line]:
     """The exact SQL of the whole set, for whom it is, and what waits.
 
     Args:
-        wanted: What is staged.
+        staged_set: What is staged.
         sql: Its statements; None while they are being composed.
         conditions: The operator's.
         cells: Width.
@@ -573,25 +582,25 @@ def set_lines(
         roomy: Whether there is room for what becomes of sessions already connected.
     """
     lines: list[Line] = []
-    if sql is not None and wanted.changes_now:
+    if sql is not None and staged_set.changes_now:
         lines += wrapped(_applied(sql), cells, "strong")
         if not fits(sql, cells):
             lines = [*lines[: _SQL_LINES - 1], ((f"{glyphs.ellipsis} a shows all of it", "dim"),)]
         lines += wrapped(pending_words(conditions), cells, "dim")
-    if wanted.needs_root:
+    if staged_set.needs_root:
         lines += wrapped(
             "this process may not change the machine: a shows the commands to run as root", cells, "warning"
         )
-    if wanted.next_load:
-        options = " ".join(f"-c {name}={value}" for name, value in wanted.next_load if value is not None)
-        without = " and ".join(name for name, value in wanted.next_load if value is None)
+    if staged_set.next_load:
+        options = " ".join(f"-c {name}={value}" for name, value in staged_set.next_load if value is not None)
+        without = " and ".join(name for name, value in staged_set.next_load if value is None)
         begins = ", ".join(filter(None, (options and f"with {options}", without and f"without {without}")))
-        words = f"apply: the next load begins {begins}; nothing changes on the server"
-        lines += wrapped(words, cells, "" if wanted.live else "strong")
+        text = f"apply: the next load begins {begins}; nothing changes on the server"
+        lines += wrapped(text, cells, "" if staged_set.live else "strong")
     if roomy:
-        lines += [line for words in wanted.connected for line in wrapped(words, cells, "dim")]
-    if wanted.restart:
-        names = ", ".join(row.name for row in wanted.restart)
+        lines += [line for text in staged_set.connected for line in wrapped(text, cells, "dim")]
+    if staged_set.restart:
+        names = ", ".join(row.name for row in staged_set.restart)
         lines += wrapped(f"waits for a restart (A): {names}", cells, "warning")
     return lines
 
@@ -602,11 +611,11 @@ def fits(sql: Sequence[str], cells: int) -> bool:
 
 
 def _applied(sql: Sequence[str]) -> str:
-    *first, last = (each.rstrip().removesuffix(";") for each in sql)
-    return f"apply: {''.join(f'{each}; ' for each in first)}{last}{';' if sql[-1].endswith(';') else ''}"
+    *first, last = (statement.rstrip().removesuffix(";") for statement in sql)
+    return f"apply: {''.join(f'{statement}; ' for statement in first)}{last}{';' if sql[-1].endswith(';') else ''}"
 
 
-def pending_words(conditions: Conditions) -> str:
+def pending_words(conditions: ChangeConditions) -> str:
     """The deadline of a pending change set, and its trip wires."""
     if conditions.keep_within_s is None:
         return "confirmed at once, without a deadline"

@@ -15,7 +15,7 @@ from pgtop_tune.runtime.ports import TransportState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks, Window
 from pgtop_tune.tui.actions import NAMES
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, fit, shortened, text_width, width
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, ellipsized, fit, text_width, width
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, lasting
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def marks_line(marks: Marks, cells: int, glyphs: Glyphs, began_ms: float, begin:
         begin, end, table: The keys that set a begin, an end, and open the table.
     """
     title: Line = ((" marks  ", "title"),)
-    shown = [*_windows(marks, glyphs, began_ms), *_following(marks, begin, end, table)]
-    return (*title, *fitting(shown, cells - 8, ("   ", "dim")))
+    phrases = [*_windows(marks, glyphs, began_ms), *_following(marks, begin, end, table)]
+    return (*title, *fitting(phrases, cells - 8, ("   ", "dim")))
 
 
 def began_ms(session: Session) -> float:
@@ -49,8 +49,8 @@ def _windows(marks: Marks, glyphs: Glyphs, began_ms: float) -> Iterator[Phrase]:
     alone = len(marks.windows) == 1 and marks.begun_s is None
     names = ("window",) if alone else ("A", "B")
     for name, window in zip(names, marks.windows, strict=False):
-        label, words = (f"{name} ", "label"), span_words(window, began_ms)
-        yield Phrase((label, (words, "strong")), 0, (label, (_span(window, began_ms), "strong")))
+        label, span = (f"{name} ", "label"), span_words(window, began_ms)
+        yield Phrase((label, (span, "strong")), 0, (label, (_span(window, began_ms), "strong")))
     if marks.begun_s is not None:
         since = _time_of_day(marks.begun_s, began_ms)
         yield Phrase(((f"{names[len(marks.windows)]} ", "label"), (f"{since}{glyphs.ellipsis}", "strong")))
@@ -69,8 +69,8 @@ def _following(marks: Marks, begin: str, end: str, table: str) -> Iterator[Phras
     yield _key("Esc", "clears", "clears", 3)
 
 
-def _key(key: str, words: str, short: str, rank: int) -> Phrase:
-    return Phrase(((key, "key"), (f" {words}", "dim")), rank, ((key, "key"), (f" {short}", "dim")))
+def _key(key: str, text: str, short: str, rank: int) -> Phrase:
+    return Phrase(((key, "key"), (f" {text}", "dim")), rank, ((key, "key"), (f" {short}", "dim")))
 
 
 def span_words(window: Window, began_ms: float) -> str:
@@ -113,16 +113,16 @@ def transport_line(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: 
         return fit(figures, cells)
     share = state.position_s / state.length_s if state.length_s > 0 else 1.0
     done = min(max(round(share * (room - 1)), 0), room - 1)
-    played, left = glyphs.rule * done, glyphs.rule * (room - 1 - done)
-    return (*figures, (played, "series-1"), (glyphs.bullet, "strong"), (left, "dim"))
+    played, remaining = glyphs.rule * done, glyphs.rule * (room - 1 - done)
+    return (*figures, (played, "series-1"), (glyphs.bullet, "strong"), (remaining, "dim"))
 
 
 def _taken(shown_ms: int | None, cells: int) -> Line:
     """The moment by the calendar, in the time zone of whoever looks; with little room only the time of day."""
     if shown_ms is None or cells < _ROOM_FOR_TIME:
         return ()
-    said = wall_moment(shown_ms) if cells >= _ROOM_FOR_DATE else wall_clock(shown_ms)
-    return ((f"{said}  ", "label"),)
+    text = wall_moment(shown_ms) if cells >= _ROOM_FOR_DATE else wall_clock(shown_ms)
+    return ((f"{text}  ", "label"),)
 
 
 def _doing(state: TransportState) -> tuple[str, str]:
@@ -141,7 +141,7 @@ def brought(change: Change) -> str:
     return change.value if change.message and change.value is not None else change.shown_after
 
 
-def told(change: Change) -> str:
+def change_text(change: Change) -> str:
     """A change in a few words: "max_wal_size 1GB→16GB"."""
     return f"{change.name} {value_before(change)}→{brought(change)}"
 
@@ -156,10 +156,10 @@ def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep
         glyphs: Characters.
         keep, undo: The keys.
     """
-    what = "; ".join(told(change) for change in pending.changes).replace("→", glyphs.arrow)
+    changes = "; ".join(change_text(change) for change in pending.changes).replace("→", glyphs.arrow)
     if pending.reverting:
         failed = f" ({pending.problem}; retrying)" if pending.problem else ""
-        return fit(((f" reverting: {pending.reverting}{failed}: {what}", "critical"),), cells)
+        return fit(((f" reverting: {pending.reverting}{failed}: {changes}", "critical"),), cells)
     left_s = pending.remaining_s(now_ms)
     wires = "" if not pending.wires else f"or at {' '.join(wire.text for wire in pending.wires)}"
     adopted = f"adopted from {pending.adopted_from}" if pending.adopted_from else ""
@@ -168,7 +168,7 @@ def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep
         Phrase(((keep, "key"), (" confirm", PLAIN))),
         Phrase(((undo, "key"), (" undo", PLAIN))),
         Phrase(((pending.problem, "critical"),) if pending.problem else (), 1),
-        Phrase(((what, "strong"),), 1),
+        Phrase(((changes, "strong"),), 1),
         Phrase(((f"{glyphs.separator} {adopted}", "warning"),) if adopted else (), 2),
         Phrase(((f"{glyphs.separator} {wires}", "dim"),) if wires else (), 3),
     )
@@ -201,8 +201,8 @@ _WORDS: Final = {"better": "B is better", "worse": "B is worse", "equivalent": "
 def values_words(values: tuple[ArmValues, ...], glyphs: Glyphs) -> str:
     """What is compared: "work_mem 4MB→64MB"."""
     return ", ".join(
-        f"{one_line(each.name, _VALUE * 2)} {one_line(each.a, _VALUE)}{glyphs.arrow}{one_line(each.b, _VALUE)}"
-        for each in values
+        f"{one_line(value.name, _VALUE * 2)} {one_line(value.a, _VALUE)}{glyphs.arrow}{one_line(value.b, _VALUE)}"
+        for value in values
     )
 
 
@@ -220,8 +220,8 @@ def experiment_line(state: ExperimentState, cells: int, glyphs: Glyphs, details:
     parts = _running(state, glyphs, details, cells - 1) if state.under_way else _over(state, glyphs, details, keep)
     values = Phrase(((values_words(state.values, glyphs), "dim"),), 3)
     # The interval comes before the values, which the details have, too.
-    whole = sum(width(part.line) + len(_GAP) for part in (*parts, values) if part.line)
-    return ((" ", PLAIN), *fitting([*parts, values] if whole < cells else parts, cells - 1, (_GAP, PLAIN)))
+    needed = sum(width(part.line) + len(_GAP) for part in (*parts, values) if part.line)
+    return ((" ", PLAIN), *fitting([*parts, values] if needed < cells else parts, cells - 1, (_GAP, PLAIN)))
 
 
 def switched_danger(state: ExperimentState, cells: int, glyphs: Glyphs) -> Line | None:
@@ -231,11 +231,11 @@ def switched_danger(state: ExperimentState, cells: int, glyphs: Glyphs) -> Line 
     """
     if not state.under_way or state.kind != _BY_TURNS:
         return None
-    found = switched_risks((each.name, each.a, each.b) for each in state.values)
-    if not found:
+    risks = switched_risks((value.name, value.a, value.b) for value in state.values)
+    if not risks:
         return None
-    words = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in found)
-    return ((clip(f" {glyphs.warning} by turns: {words}".replace("×", glyphs.times), cells), "warning"),)
+    text = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in risks)
+    return ((clip(f" {glyphs.warning} by turns: {text}".replace("×", glyphs.times), cells), "warning"),)
 
 
 def _running(state: ExperimentState, glyphs: Glyphs, details: str, cells: int) -> list[Phrase]:
@@ -265,8 +265,8 @@ def _parts(state: ExperimentState, glyphs: Glyphs, details: str, *, room: bool) 
 def _place(state: ExperimentState) -> str:
     if state.of:
         return f"cell {state.pair:>{len(str(state.of))}}/{state.of}"
-    each = _STEPS.get(state.kind, "pair")
-    return f"{each} {state.pair:>2}" if state.pair else " " * (len(each) + 3)
+    unit = _STEPS.get(state.kind, "pair")
+    return f"{unit} {state.pair:>2}" if state.pair else " " * (len(unit) + 3)
 
 
 def _times(state: ExperimentState, *, room: bool) -> str:
@@ -276,10 +276,10 @@ def _times(state: ExperimentState, *, room: bool) -> str:
 
 
 def _over(state: ExperimentState, glyphs: Glyphs, details: str, keep: str) -> list[Phrase]:
-    words = _WORDS.get(state.ending, state.ending)
+    verdict = _WORDS.get(state.ending, state.ending)
     put_back = state.kind == _BY_TURNS and state.ending != KILLED
     return [
-        Phrase(((state.kind, "title"), (f" {words}", _STYLES.get(state.ending, "warning")))),
+        Phrase(((state.kind, "title"), (f" {verdict}", _STYLES.get(state.ending, "warning")))),
         *_where(state),
         Phrase(_verdict_estimate(state, glyphs) if state.effect is not None else ()),
         Phrase(((keep, "key"), (" keep B", PLAIN)) if state.better and keep else ()),
@@ -309,7 +309,9 @@ def _estimate(state: ExperimentState, glyphs: Glyphs, *, short: bool = False) ->
         return ((f"{figure} ", "label"), (nothing.ljust(_cells(short=short)), "dim"))
     effect = f"{_percent(state.effect, glyphs)} %"
     if not short:
-        bounds = [f"{_percent(each, glyphs) if each is not None else '?':>{_PERCENT_CELLS}}" for each in _bounds(state)]
+        bounds = [
+            f"{_percent(bound, glyphs) if bound is not None else '?':>{_PERCENT_CELLS}}" for bound in _bounds(state)
+        ]
         effect += f" ({f' {glyphs.ellipsis} '.join(bounds)})" if bounds else ""
     return ((f"{figure} ", "label"), (effect.ljust(_cells(short=short)), "strong"))
 
@@ -364,19 +366,19 @@ def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: s
     first = diagnosis.first
     style = FINDING_STYLES[first.kind]
     text, keys = _fitting(first, _keys(first, key, len(diagnosis.findings) - 1), cells - 4)
-    shown = shortened(text, cells - 4 - width(keys), glyphs.ellipsis)
-    return fit(((f" {glyphs.pointer} {shown}", style), *keys), cells)
+    sentence = ellipsized(text, cells - 4 - width(keys), glyphs.ellipsis)
+    return fit(((f" {glyphs.pointer} {sentence}", style), *keys), cells)
 
 
-def _keys(first: Finding, key: str, others: int) -> tuple[Line, ...]:
+def _keys(first: Finding, key: str, count: int) -> tuple[Line, ...]:
     """The keys beside the sentence, from many words to none."""
     page: Line = (("  ", PLAIN), (first.page, "key"))
     named: Line = (*page, (f" {_TITLES.get(first.page, '')}", PLAIN))
     if not key:
         return named, page, ()
     more: Line = (("  ", PLAIN), (key, "key"))
-    words: Line = (*more, (f" {_next_words(first, others)}", PLAIN))
-    return (*named, *words), (*page, *words), (*page, *more), ()
+    next_step: Line = (*more, (f" {_next_words(first, count)}", PLAIN))
+    return (*named, *next_step), (*page, *next_step), (*page, *more), ()
 
 
 def _fitting(first: Finding, keys: tuple[Line, ...], room: int) -> tuple[str, Line]:
@@ -393,15 +395,15 @@ def _fitting(first: Finding, keys: tuple[Line, ...], room: int) -> tuple[str, Li
     return first.short, next(line for line in keys if room - width(line) >= _LEAST or not line)
 
 
-def _next_words(first: Finding, others: int) -> str:
+def _next_words(first: Finding, count: int) -> str:
     """What the list offers first."""
     if first.advice is None:
-        words = "why"
+        text = "why"
     elif isinstance(first.advice, ParameterAdvice):
-        words = f"try {first.advice.name}"
+        text = f"try {first.advice.name}"
     else:
-        words = f"session {first.advice.backend[0]}"
-    return f"{words}, {others} more" if others else words
+        text = f"session {first.advice.backend[0]}"
+    return f"{text}, {count} more" if count else text
 
 
 def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
@@ -412,8 +414,8 @@ def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
         cells: Width.
         glyphs: Characters.
     """
-    found = () if session.interval is None else session.interval.once(at_risk)
-    if not found:
+    risks = () if session.interval is None else session.interval.once(at_risk)
+    if not risks:
         return None
-    words = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in found)
-    return ((clip(f" {glyphs.warning} {words}".replace("×", glyphs.times), cells), "danger"),)
+    text = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in risks)
+    return ((clip(f" {glyphs.warning} {text}".replace("×", glyphs.times), cells), "danger"),)

@@ -100,17 +100,17 @@ def header_line(
     frame = session.now
     right = _right(session, frame, glyphs, recording, offset_s, narrow=columns < _NARROW)
     going_on = _going_on(load)
-    left = [*_left(frame, target, narrow=columns < _NARROW), *going_on]
+    facts = [*_left(frame, target, narrow=columns < _NARROW), *going_on]
     # The recording comes before whatever is to the left; so does the clock, unless something has to be told there.
-    told = going_on or frame is None or isinstance(sections.server(frame), Unavailable)
-    last = 0 if told else _CLOCK
+    busy = going_on or frame is None or isinstance(sections.server(frame), Unavailable)
+    last = 0 if busy else _CLOCK
     first = [replace(phrase, line=phrase.short or phrase.line) for phrase in right if phrase.rank <= last] or right[:1]
     clock_cells = width(fitting(first, columns, _APART))
     most = max(columns - 3 - clock_cells, 1)
-    said = fitting(left, most, dot(glyphs))
-    beside = fitting(right, max(columns - 3 - width(said), clock_cells), _APART) if right else ()
-    middle = columns - 2 - width(said) - width(beside)
-    return fit(((" ", PLAIN), *said, (" " * max(middle, 1), PLAIN), *beside, (" ", PLAIN)), columns)
+    beside_right = fitting(facts, most, dot(glyphs))
+    beside = fitting(right, max(columns - 3 - width(beside_right), clock_cells), _APART) if right else ()
+    middle = columns - 2 - width(beside_right) - width(beside)
+    return fit(((" ", PLAIN), *beside_right, (" " * max(middle, 1), PLAIN), *beside, (" ", PLAIN)), columns)
 
 
 def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
@@ -154,9 +154,9 @@ def _silence(server: Unavailable, target: str) -> Line:
     """Why there is no answer; who was asked stands beside it."""
     if server.reason is not Reason.NO_ANSWER:
         return absence(server)
-    said = str(server).replace(f"{target}: ", "", 1) if target else str(server)
-    words = one_line(said, _REASON)
-    return ((words if words.startswith(str(server.reason)) else f"{server.reason}: {words}", "critical"),)
+    reason = str(server).replace(f"{target}: ", "", 1) if target else str(server)
+    text = one_line(reason, _REASON)
+    return ((text if text.startswith(str(server.reason)) else f"{server.reason}: {text}", "critical"),)
 
 
 def _product(server: ServerFacts, *, narrow: bool) -> Line:
@@ -188,25 +188,25 @@ def _right(
     *,
     narrow: bool,
 ) -> list[Phrase]:
-    found = []
+    phrases = []
     if offset_s is not None:
-        found.append(Phrase(((ago(offset_s, glyphs), "warning"),)))
+        phrases.append(Phrase(((ago(offset_s, glyphs), "warning"),)))
     if recording is not None and frame is not None:
         now_s = frame.elapsed_s + abs(offset_s or 0.0)
-        found.append(Phrase(_recording(recording, now_s, glyphs)))
+        phrases.append(Phrase(_recording(recording, now_s, glyphs)))
     if frame is not None and session.interval is not None:
-        found.append(_moment(session.interval))
+        phrases.append(_moment(session.interval))
     cost = value_of(OWN_CPU, session)
     if cost is None:
-        return [phrase for phrase in found if phrase.line]
-    found.append(
+        return [phrase for phrase in phrases if phrase.line]
+    phrases.append(
         Phrase(
             labelled("own" if narrow else "own cost", percent(cost).rjust(3), alarm(cost, OWN_CPU.critical), "% cpu"), 5
         )
     )
-    found.append(Phrase(labelled("", size(value_of(OWN_TERMINAL_BYTES, session)).rjust(5), PLAIN, "B/s"), 7))
-    found.append(Phrase(labelled("server", percent(value_of(OWN_STATEMENT_MS, session)).rjust(3), PLAIN, " ms/s"), 6))
-    return [phrase for phrase in found if phrase.line]
+    phrases.append(Phrase(labelled("", size(value_of(OWN_TERMINAL_BYTES, session)).rjust(5), PLAIN, "B/s"), 7))
+    phrases.append(Phrase(labelled("server", percent(value_of(OWN_STATEMENT_MS, session)).rjust(3), PLAIN, " ms/s"), 6))
+    return [phrase for phrase in phrases if phrase.line]
 
 
 def _moment(interval: Interval) -> Phrase:
@@ -233,11 +233,11 @@ def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:
 
 def ago(seconds: float, glyphs: Glyphs) -> str:
     """How far back the moment shown lies: −13s, −2m 13s, −1h 02m 13s."""
-    whole = round(abs(seconds))
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    total_s = round(abs(seconds))
+    hours, minutes, rest_s = total_s // 3600, total_s // 60 % 60, total_s % 60
     if hours:
-        return f"{glyphs.minus}{hours}h {minutes:02d}m {rest:02d}s"
-    return f"{glyphs.minus}{minutes}m {rest:02d}s" if minutes else f"{glyphs.minus}{rest}s"
+        return f"{glyphs.minus}{hours}h {minutes:02d}m {rest_s:02d}s"
+    return f"{glyphs.minus}{minutes}m {rest_s:02d}s" if minutes else f"{glyphs.minus}{rest_s}s"
 
 
 # The last line: pages and keys.
@@ -308,5 +308,5 @@ def making_words(progress: MakingProgress | None) -> str:
     """How far, in a few cells: "45 %, 20 s left"; "" where nobody says."""
     if progress is None or not progress.total:
         return "" if progress is None else progress.step
-    left = "" if progress.remaining_s is None else f", {lasting(progress.remaining_s)} left"
-    return f"{min(progress.done / progress.total, 1.0):.0%}{left}"
+    remaining = "" if progress.remaining_s is None else f", {lasting(progress.remaining_s)} left"
+    return f"{min(progress.done / progress.total, 1.0):.0%}{remaining}"

@@ -33,7 +33,7 @@ from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames, ShownMessa
 from pgtop_tune.tui.terminal.textual_private import driver_of, one_update, regions_in_view
 from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.lines import Glyphs, Line, TextField, fit, text_of, text_width
+from pgtop_tune.tui.widgets.lines import Glyphs, Line, TextField, fit, plain_text, text_width
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending
@@ -98,7 +98,7 @@ def key_at(line: Line, x: int) -> str:
 
 def word_at(line: Line, x: int) -> str:
     """The word that stands in a cell; "" where that is blank."""
-    text = text_of(line)
+    text = plain_text(line)
     if not 0 <= x < len(text) or text[x] == " ":
         return ""
     return text[text.rfind(" ", 0, x) + 1 :].partition(" ")[0]
@@ -382,13 +382,13 @@ class SceneScreen(Screen[None]):
         """What can be done with that session from its details."""
         if backend is None:
             return ()
-        found = []
+        row_keys = []
         for action in self._actions:
             if action.id in _WITH_ONE:
                 keys = keys_of(action, self._keymap)
                 call = _WITH_ONE[action.id].format(*backend)
-                found.append(RowKey(keys=keys, shown=key_name(keys[0]), word=action.id, action=call))
-        return tuple(found)
+                row_keys.append(RowKey(keys=keys, label=key_name(keys[0]), word=action.id, action=call))
+        return tuple(row_keys)
 
     def page_names(self, here: str) -> PageNames:
         """The pages for the footer; that of poolers where there are some, or it is in view."""

@@ -77,12 +77,12 @@ class _Look(Struct, frozen=True):
 
     def after(self, before: _Look) -> str:
         """The shortest parameters that lead here from another style; "" is a reset."""
-        mine = (*self.attributes, self.ink, self.paper)
-        theirs = (*before.attributes, before.ink, before.paper)
+        own_codes = (*self.attributes, self.ink, self.paper)
+        before_codes = (*before.attributes, before.ink, before.paper)
         kept = set(before.attributes) <= set(self.attributes)
         if kept and (self.ink or not before.ink) and (self.paper or not before.paper):
-            return ";".join([code for code in mine if code and code not in theirs])
-        return ";".join(["0", *(code for code in mine if code)]) if any(mine) else ""
+            return ";".join([code for code in own_codes if code and code not in before_codes])
+        return ";".join(["0", *(code for code in own_codes if code)]) if any(own_codes) else ""
 
 
 _PLAIN: Final = _Look(" ")
@@ -188,8 +188,8 @@ class ScreenDiff:
                 style: tuple[tuple[str, ...], str, str] = ((codes,), "", "")
             else:
                 attributes, ink, paper = parts["attributes"], parts["ink"] or "", parts["paper"] or ""
-                own = tuple(sorted(set(attributes.split(";")))) if attributes else ()
-                style = (own, "" if ink == "39" else ink, "" if paper == "49" else paper)
+                flags = tuple(sorted(set(attributes.split(";")))) if attributes else ()
+                style = (flags, "" if ink == "39" else ink, "" if paper == "49" else paper)
             look = self._known.get(style)
             if look is None:
                 unseen = not style[2] and _UNSEEN_ON_BLANKS.issuperset(style[0])
@@ -200,11 +200,11 @@ class ScreenDiff:
 
     def _paint(self, pen: _Pen, y: int, x: int, stroke: list[Segment]) -> bool:
         """Brings the cells from (y, x) on to what the stroke says; whether each of its characters is one of them."""
-        whole = "".join([text for text, _ in stroke])
-        simple = _ONE_CELL.issuperset(whole)
+        drawn = "".join([text for text, _ in stroke])
+        simple = _ONE_CELL.issuperset(drawn)
         if y >= self._height:
             return False
-        if x + len(whole) > self._columns or not (simple or _agreed(whole)):
+        if x + len(drawn) > self._columns or not (simple or _agreed(drawn)):
             self._rows.pop(y, None)
             pen.move(y, x)
             for text, look in stroke:
@@ -212,22 +212,22 @@ class ScreenDiff:
             return False
         if not simple:
             stroke = [(_two_celled(text), look) for text, look in stroke]
-            whole = "".join([text for text, _ in stroke])
+            drawn = "".join([text for text, _ in stroke])
         keys = "".join([_keys(text, look) for text, look in stroke])
         old_whole, old_keys = self._rows.get(y, ("", ""))
-        end = x + len(whole)
+        end = x + len(drawn)
         if len(old_whole) < end:
             missing = end - len(old_whole)
             old_whole += _UNKNOWN * missing
             old_keys += _UNKNOWN * missing
-        shown, shown_keys = old_whole[x:end], old_keys[x:end]
-        if whole == shown and keys == shown_keys:
+        old_text, shown_keys = old_whole[x:end], old_keys[x:end]
+        if drawn == old_text and keys == shown_keys:
             return simple
-        self._rows[y] = (old_whole[:x] + whole + old_whole[end:], old_keys[:x] + keys + old_keys[end:])
-        blank_from = len(whole)
+        self._rows[y] = (old_whole[:x] + drawn + old_whole[end:], old_keys[:x] + keys + old_keys[end:])
+        blank_from = len(drawn)
         if end == self._columns:
-            blank_from = max(len(whole.rstrip(" ")), len(keys.rstrip(_PLAIN.key)))
-        for first, last in _changes(whole, keys, shown, shown_keys):
+            blank_from = max(len(drawn.rstrip(" ")), len(keys.rstrip(_PLAIN.key)))
+        for first, last in _changes(drawn, keys, old_text, shown_keys):
             pen.move(y, x + first)
             inked = max(first, min(last, blank_from))
             written = inked if last - inked > _NEAR else last
@@ -237,7 +237,7 @@ class ScreenDiff:
                 key = keys[start]
                 while stop < written and keys[stop] == key:
                     stop += 1
-                pen.write(whole[start:stop], self._look_of_key[key], stop - start)
+                pen.write(drawn[start:stop], self._look_of_key[key], stop - start)
                 start = stop
             if written < last:
                 pen.erase_to_edge()
@@ -358,8 +358,8 @@ def _changes(text: str, keys: str, old_text: str, old_keys: str) -> list[tuple[i
     size = len(text)
     differs = (_number(text) ^ _number(old_text)) | (_number(keys) ^ _number(old_keys))
     parts = differs.to_bytes(4 * size, "little")
-    low, middle, high = (int.from_bytes(parts[place::4], "little") for place in range(3))
-    spans = [found.span() for found in _CHANGED.finditer((low | middle | high).to_bytes(size, "little"))]
+    low, middle, high = (int.from_bytes(parts[byte::4], "little") for byte in range(3))
+    spans = [span.span() for span in _CHANGED.finditer((low | middle | high).to_bytes(size, "little"))]
     if _SECOND_HALF not in text:
         return spans
     return [

@@ -135,14 +135,14 @@ def _in_force(app: PgtopApp, controls: Controls) -> tuple[ParameterChange, ...]:
     if changes is None or parameters is None or not changes.attempted:
         return ()
     try:
-        found = controls.engine.call(parameters.in_force()).result(_ANSWER_S)
+        in_force = controls.engine.call(parameters.in_force()).result(_ANSWER_S)
     except (PgtopError, RuntimeError, TimeoutError, concurrent.futures.CancelledError):
-        found = tuple(change for change in changes.made if isinstance(change, ParameterChange))
-    return tuple(change for change in found if change.kept and not change.loss)
+        in_force = tuple(change for change in changes.made if isinstance(change, ParameterChange))
+    return tuple(change for change in in_force if change.kept and not change.loss)
 
 
 def _on_machine(app: PgtopApp) -> tuple[HostChange, ...]:
     """Settings of the machine that this session has changed and that stay."""
     changes = app.parameters.changes
-    made = () if changes is None else changes.made
-    return tuple(change for change in made if isinstance(change, HostChange) and change.kept)
+    changes_made = () if changes is None else changes.made
+    return tuple(change for change in changes_made if isinstance(change, HostChange) and change.kept)

@@ -152,7 +152,7 @@ def driver_of(app: App[Any]) -> Driver | None:
     return app._driver
 
 
-def rows_of(screen: Screen[Any]) -> list[Strip]:
+def drawn_rows(screen: Screen[Any]) -> list[Strip]:
     """`Screen._compositor`: the rows of a screen as they are drawn now. A dialog shows them around its box."""
     return screen._compositor.render_strips()
 
@@ -163,7 +163,7 @@ def regions_in_view(screen: Screen[Any]) -> Mapping[Widget, Region] | None:
     """
     if screen.app.screen is not screen or screen._layout_required or screen._repaint_required or screen._dirty_widgets:
         return None
-    return {each: at for each, (at, _) in screen._compositor.visible_widgets.items() if each is not screen}
+    return {widget: at for widget, (at, _) in screen._compositor.visible_widgets.items() if widget is not screen}
 
 
 @contextlib.contextmanager

@@ -137,12 +137,12 @@ class ThriftyDriver(JobControlDriver):
                 attentive = time.monotonic() < attentive_until_s
                 readable = {key.fd for key, _ in selector.select(_TICK_S if attentive else None)}
                 if self.fileno in readable:
-                    said = os.read(self.fileno, 4096)
-                    if not said:
+                    typed = os.read(self.fileno, 4096)
+                    if not typed:
                         break
                     attentive_until_s = time.monotonic() + _ATTENTIVE_S
                     # Part of a character, or of a report, is nothing yet; to the parser, nothing is the end.
-                    if text := decode(old_reports.replaced(said)):
+                    if text := decode(old_reports.replaced(typed)):
                         for message in parser.feed(text):
                             self.process_message(message)
                 for message in parser.tick():
@@ -166,10 +166,10 @@ class ThriftyDriver(JobControlDriver):
             self._held = []
             return
         if data == _SYNC_END:
-            held = "".join(self._held or ())
+            held_text = "".join(self._held or ())
             self._held = None
-            if held:
-                self._put(f"{_SYNC_START}{held}{_SYNC_END}")
+            if held_text:
+                self._put(f"{_SYNC_START}{held_text}{_SYNC_END}")
             return
         if self._unknown:
             self._unknown = False

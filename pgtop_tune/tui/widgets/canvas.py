@@ -53,8 +53,8 @@ class LineCanvas(Widget):
         """Replaces the lines; which of them differ from the ones shown, and are the caller's to paint."""
         before, self._lines = self._lines, tuple(lines)
         height = self.size.height
-        both = zip_longest(before[:height], self._lines[:height], fillvalue=())
-        changed = [y for y, (old, new) in enumerate(both) if old != new]
+        pairs = zip_longest(before[:height], self._lines[:height], fillvalue=())
+        changed = [y for y, (old, new) in enumerate(pairs) if old != new]
         for y in changed:
             if y < len(self._strips):
                 self._strips[y] = None
@@ -96,75 +96,75 @@ class LineCanvas(Widget):
 
     def _drawn(self, text: str, name: str) -> tuple[str, Style | None]:
         """Text and style of a span."""
-        found = self._palette.get(name)
-        if found is not None or (ON not in name and SHADE not in name):
-            return text, found
+        style = self._palette.get(name)
+        if style is not None or (ON not in name and SHADE not in name):
+            return text, style
         if name not in self._joined:
             self._joined[name] = self._made(name)
-        found = self._joined[name]
-        coloured = found is not None and found.bgcolor is not None
+        style = self._joined[name]
+        coloured = style is not None and style.bgcolor is not None
         if name.endswith(FILLED):
-            return " " * len(text) if coloured else text, found
-        return text if coloured else (name.partition(ELSE)[2] * len(text) or text), found
+            return " " * len(text) if coloured else text, style
+        return text if coloured else (name.partition(ELSE)[2] * len(text) or text), style
 
     def _made(self, name: str) -> Style | None:
         """The style of a name that the theme has not: a shade, something on the colour of another style."""
         if name.endswith(FILLED):
             shade = name.removesuffix(FILLED)
-            whole, found = self._palette.get(shade.partition(SHADE)[0]), self._shaded(shade)
-            return whole if found is None or found is whole else Style(bgcolor=found.color)
-        front, _, rest = name.partition(ON)
-        above, below = self._shaded(front), self._shaded(rest.partition(ELSE)[0])
+            base_style, shade_style = self._palette.get(shade.partition(SHADE)[0]), self._shaded(shade)
+            return base_style if shade_style is None or shade_style is base_style else Style(bgcolor=shade_style.color)
+        front, _, ground = name.partition(ON)
+        above, below = self._shaded(front), self._shaded(ground.partition(ELSE)[0])
         colour = None if below is None else below.color
         return above if colour is None else (above or Style()) + Style(bgcolor=colour)
 
     def _shaded(self, name: str) -> Style | None:
         """A style of the theme, or a shade of it where its colour is more than one of the terminal's sixteen."""
         style, _, step = name.partition(SHADE)
-        found = self._palette.get(style)
-        colour = None if found is None else found.color
+        base = self._palette.get(style)
+        colour = None if base is None else base.color
         if not step or colour is None or colour.type not in (ColorType.EIGHT_BIT, ColorType.TRUECOLOR):
-            return found
+            return base
         part = _FAINTEST + (1.0 - _FAINTEST) * int(step) / SHADES
         ground = _GROUNDS[self.app.current_theme.dark]
         return Style(color=Color.from_triplet(blend_rgb(ground, colour.get_truecolor(), part)))
 
-    def rows(self, wanted: Sequence[int]) -> list[list[tuple[str, Style | None]]]:
+    def rows(self, numbers: Sequence[int]) -> list[list[tuple[str, Style | None]]]:
         """Texts and styles of these lines, exactly as wide as the widget: what `render_line` makes strips of."""
         self._fit()
-        return [self._row(_line(self._lines, y), self._painted_width) for y in wanted]
+        return [self._row(_line(self._lines, y), self._painted_width) for y in numbers]
 
     def _row(self, line: Line, width: int) -> list[tuple[str, Style | None]]:
         row: list[tuple[str, Style | None]] = []
-        left = width
-        for shown, name in _joined(line):
-            text, style = self._drawn(shown, name)
+        room = width
+        for span_text, name in _joined(line):
+            text, style = self._drawn(span_text, name)
             if not text.isprintable():
                 text = printable(text)
             if self._instead and not text.isascii():
                 text = text.translate(self._instead)
             cells = text_width(text)
-            if cells > left:
-                text, cells = set_cell_size(text, left), left
+            if cells > room:
+                text, cells = set_cell_size(text, room), room
             if cells:
                 row.append((text, style))
-            left -= cells
-        if left:
-            row.append((" " * left, self._palette.get(PLAIN)))
+            room -= cells
+        if room:
+            row.append((" " * room, self._palette.get(PLAIN)))
         return row
 
 
 def _joined(line: Line) -> list[list[str]]:
     """Neighbours of one style as one: every segment is styled, written and compared by itself."""
-    found: list[list[str]] = []
+    spans: list[list[str]] = []
     last = None
     for text, style in line:
         if style == last:
-            found[-1][0] += text
+            spans[-1][0] += text
         else:
-            found.append([text, style])
+            spans.append([text, style])
             last = style
-    return found
+    return spans
 
 
 def _line(lines: Sequence[Line], y: int) -> Line:

@@ -90,7 +90,7 @@ def width(line: Line) -> int:
     return sum([len(text) if text.isascii() else cell_len(text) for text, _ in line])
 
 
-def text_of(line: Line) -> str:
+def plain_text(line: Line) -> str:
     """The line without its styles."""
     return "".join(text for text, _ in line)
 
@@ -107,23 +107,23 @@ def clip(text: str, cells: int) -> str:
     return text[:cells].ljust(cells)
 
 
-def shortened(text: str, cells: int, ellipsis: str) -> str:
+def ellipsized(text: str, cells: int, ellipsis: str) -> str:
     """As `clip`, with a sign at the end where something was cut."""
-    shown = clip(text, cells)
-    return shown if shown.rstrip() == text.rstrip() else clip(text, cells - len(ellipsis)) + ellipsis
+    clipped = clip(text, cells)
+    return clipped if clipped.rstrip() == text.rstrip() else clip(text, cells - len(ellipsis)) + ellipsis
 
 
 def fit(line: Line, cells: int) -> Line:
     """The line cut to at most so many cells; spans keep their styles."""
     fitted: list[Span] = []
-    left = cells
+    room = cells
     for text, style in line:
-        taken = text_width(text)
-        if taken > left:
-            fitted.append((set_cell_size(text, left), style))
+        cells_taken = text_width(text)
+        if cells_taken > room:
+            fitted.append((set_cell_size(text, room), style))
             break
         fitted.append((text, style))
-        left -= taken
+        room -= cells_taken
     return tuple(fitted)
 
 
@@ -161,10 +161,10 @@ def _wrap_one(text: str, cells: int) -> list[str]:
 
 
 def _characters_within(text: str, cells: int) -> int:
-    taken = 0
+    cells_taken = 0
     for index, character in enumerate(text):
-        taken += cell_len(character)
-        if taken > cells:
+        cells_taken += cell_len(character)
+        if cells_taken > cells:
             return max(index, 1)
     return len(text)
 
@@ -178,9 +178,9 @@ def hanging(text: str, cells: int) -> list[Line]:
     """Like `wrapped`; what does not fit on a line goes on further right than that line begins."""
     lines: list[str] = []
     for paragraph in printable_lines(text):
-        first, *rest = _wrap_one(paragraph.rstrip(), max(cells, 2))
+        first, *rest_lines = _wrap_one(paragraph.rstrip(), max(cells, 2))
         lines.append(first)
-        if rest:
+        if rest_lines:
             depth = min(len(paragraph) - len(paragraph.lstrip()) + _DEEPER, cells // 2)
             below = paragraph[len(first) :].strip()
             lines += [" " * depth + line for line in _wrap_one(below, max(cells - depth, 2))]
@@ -374,8 +374,8 @@ def bar(share: float | None, cells: int, glyphs: Glyphs) -> str:
         return " " * cells
     steps = len(glyphs.growing) - 1
     filled = max(1, round(min(share, 1.0) * cells * steps))
-    whole, rest = divmod(filled, steps)
-    drawn = glyphs.full * whole + (glyphs.growing[rest] if rest else "")
+    full_blocks, eighths = divmod(filled, steps)
+    drawn = glyphs.full * full_blocks + (glyphs.growing[eighths] if eighths else "")
     return drawn.ljust(cells)[:cells]
 
 
@@ -436,14 +436,14 @@ def column_widths(columns: Sequence[Column], width: int) -> tuple[int, ...]:
     spare = width - sum(column.width for column in columns) - GAP * (len(columns) - 1)
     cells = [column.width for column in columns]
     if elastic and spare > 0:
-        each, odd = divmod(spare, len(elastic))
+        share, odd = divmod(spare, len(elastic))
         for index in elastic:
-            cells[index] += each
+            cells[index] += share
         cells[elastic[-1]] += odd
-    left = width
-    for index, wanted in enumerate(cells):
-        cells[index] = max(0, min(wanted, left))
-        left -= wanted + GAP
+    room = width
+    for index, needed in enumerate(cells):
+        cells[index] = max(0, min(needed, room))
+        room -= needed + GAP
     return tuple(cells)
 
 
@@ -616,10 +616,10 @@ class TextField(Struct):
 
     def line(self, cells: int, cursor_style: str = "cursor") -> Line:
         """The part of the text around the cursor, at most so many cells."""
-        shown = "*" * len(self.text) if self.masked else self.text
+        text = "*" * len(self.text) if self.masked else self.text
         if self.selected:
-            return ((clip(shown, cells), cursor_style),)
-        before, under, after = shown[: self.cursor], shown[self.cursor : self.cursor + 1], shown[self.cursor + 1 :]
+            return ((clip(text, cells), cursor_style),)
+        before, under, after = text[: self.cursor], text[self.cursor : self.cursor + 1], text[self.cursor + 1 :]
         while before and cell_len(before) + max(cell_len(under), 1) > cells:
             before = before[1:]
         while after and cell_len(before) + cell_len(under) + cell_len(after) > cells:

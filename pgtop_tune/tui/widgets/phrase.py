@@ -112,9 +112,9 @@ def head(title: Line, cells: int, glyphs: Glyphs, right: Sequence[Phrase] = ()) 
     return (*spans, (" " + stroke * middle, "dim"), *closing)
 
 
-def absent(title: str, found: Unavailable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+def absent(title: str, unavailable: Unavailable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
     """A pane that has nothing to show: why stands in its head, or below it where the head is too short for that."""
-    reason = absence(found)
+    reason = absence(unavailable)
     beside: Line = ((f"{title}  ", "title"), *reason)
     if width(beside) + 4 <= cells or rows < 2:
         return [head(beside, cells, glyphs)]
@@ -182,10 +182,10 @@ _ABSENCE_STYLES: Final = {
 }
 
 
-def absence(found: Unavailable) -> Line:
+def absence(unavailable: Unavailable) -> Line:
     """Why a number is not there, in its place."""
-    said = str(found)
-    if found.reason is Reason.NO_ANSWER:
+    text = str(unavailable)
+    if unavailable.reason is Reason.NO_ANSWER:
         # Who was asked, and why there is no answer any more, stands in the header.
-        said = said.partition(": ")[0] if said.startswith(found.reason) else said.rpartition(": ")[2]
-    return ((one_line(said, 300), _ABSENCE_STYLES.get(found.reason, "warning")),)
+        text = text.partition(": ")[0] if text.startswith(unavailable.reason) else text.rpartition(": ")[2]
+    return ((one_line(text, 300), _ABSENCE_STYLES.get(unavailable.reason, "warning")),)

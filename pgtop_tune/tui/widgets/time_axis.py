@@ -105,11 +105,11 @@ def tape_line(
         for at_s, end in marks
         if (column := column_of(at_s, since_s, until_s, columns)) is not None
     }
-    taken = bytearray(columns)
+    occupied = bytearray(columns)
     for column in brackets:
-        taken[column] = 1
+        occupied[column] = 1
     for column in marked:
-        taken[column] = 1
+        occupied[column] = 1
     placed: dict[int, Span] = {
         column: (_mark(event, glyphs), event_style(event.kind)) for column, event in marked.items()
     }
@@ -117,16 +117,16 @@ def tape_line(
         event = marked[column]
         # Arms follow each other every few cells: their letters say it.
         text = "" if _is_arm(event) else one_line(event.text, _LONGEST)
-        start, text = _room(text, column, taken, glyphs)
+        start, text = _room(text, column, occupied, glyphs)
         if text:
             cells = cell_len(text)
-            taken[start : start + cells] = b"\1" * cells
+            occupied[start : start + cells] = b"\1" * cells
             placed[start] = (text, event_style(event.kind))
     placed |= brackets
     for column, text in ticks.items():
-        words = glyphs.tick + text
-        if not any(taken[column : column + len(words) + 1]):
-            placed[column] = (words, "dim")
+        label = glyphs.tick + text
+        if not any(occupied[column : column + len(label) + 1]):
+            placed[column] = (label, "dim")
     spans: list[Span] = [(f"{'tape':>{GUTTER - 2}}  ", "dim")]
     at = 0
     for start in sorted(placed):
@@ -147,18 +147,18 @@ def _mark(event: Event, glyphs: Glyphs) -> str:
     return event.text[0] if _is_arm(event) else event_glyph(event.kind, glyphs)
 
 
-def _room(text: str, column: int, taken: bytearray, glyphs: Glyphs) -> tuple[int, str]:
+def _room(text: str, column: int, occupied: bytearray, glyphs: Glyphs) -> tuple[int, str]:
     """Where the words go and how much of them: right of the mark whole, left of it whole, right of it cut, nowhere."""
-    columns = len(taken)
-    wanted = cell_len(text)
+    columns = len(occupied)
+    needed = cell_len(text)
     right = column + 1
-    end = taken.find(1, right)
+    end = occupied.find(1, right)
     free = (columns if end < 0 else end - 1) - right
-    if wanted <= free:
+    if needed <= free:
         return right, text
-    begin = taken.rfind(1, 0, column) + 1
-    if wanted <= column - begin - (1 if begin else 0):
-        return column - wanted, text
+    begin = occupied.rfind(1, 0, column) + 1
+    if needed <= column - begin - (1 if begin else 0):
+        return column - needed, text
     if free >= _SHORTEST:
         return right, set_cell_size(text, free - 1) + glyphs.ellipsis
     return 0, ""
@@ -168,7 +168,7 @@ CHARTED: Final[tuple[Charted, ...]] = (
     *(CLIENT_TPS, TPS, OPEN_WHILE_STALLED),
     *waits.METRICS,
     *host_history.CHARTED,
-    *(each.metric for each in CONDITIONS),
+    *(condition.metric for condition in CONDITIONS),
 )
 """What a `Session` for this screen must keep series of."""
 
@@ -246,7 +246,7 @@ def time_axis(session: Session, width: int, chart_rows: int, span_s: float = SPA
     columns = max(drawn - GUTTER, 1)
     now_s = session.now.elapsed_s if session.now is not None else 0.0
     wanted_s = max(now_s + 1.0, SPANS_S[0]) if span_s == inf else span_s
-    column_s = next((each for each in _COLUMN_S if columns * each >= _NEARLY * wanted_s), _COLUMN_S[-1])
+    column_s = next((seconds for seconds in _COLUMN_S if columns * seconds >= _NEARLY * wanted_s), _COLUMN_S[-1])
     since_s, until_s = window(now_s, columns, float(column_s))
     return TimeAxis(since_s=since_s, until_s=until_s, width=drawn, figures=figures)
 
@@ -256,15 +256,15 @@ def axis_ticks(session: Session, axis: TimeAxis) -> dict[int, str]:
     if session.now is None:
         return {}
     offset_s = round(session.now.taken_at_ms / 1000.0 - session.now.elapsed_s)
-    apart_s = next((each for each in _TICK_S if each >= _TICK_CELLS * axis.column_s), _TICK_S[-1])
+    apart_s = next((seconds for seconds in _TICK_S if seconds >= _TICK_CELLS * axis.column_s), _TICK_S[-1])
     first = -int(-(axis.since_s + offset_s) // apart_s) * apart_s
-    found = {}
+    ticks = {}
     for at_s in range(first, int(axis.until_s + offset_s) + 1, apart_s):
         column = column_of(at_s - offset_s, axis.since_s, axis.until_s, axis.columns)
         text = wall_clock(at_s * 1000)[: 5 if apart_s % 60 == 0 else 8]
         if column is not None and column + len(text) < axis.columns:
-            found[column] = text
-    return found
+            ticks[column] = text
+    return ticks
 
 
 def axis_line(session: Session, axis: TimeAxis, glyphs: Glyphs) -> Line:

@@ -30,7 +30,7 @@ from pgtop_tune.tui.dashboard.screen import (
 )
 from pgtop_tune.tui.dashboard.session_rows import SessionsView
 from pgtop_tune.tui.scene.header import PageNames
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, backend, bench_sample, facts, frame, host_sample, postgres_sample, session_of
 from tests.support.pictures import assert_picture, dashboard_rows, pane_text
@@ -112,8 +112,8 @@ def test_hostile_texts_are_shown_and_not_obeyed() -> None:
     for columns, rows in SIZES:
         for pane, lines in dashboard_lines(session, dashboard_layout(columns, rows), columns, UNICODE, LOOK).items():
             for line in lines:
-                assert width(line) == columns, (pane, text_of(line))
-                assert not obeyed(text_of(line))
+                assert width(line) == columns, (pane, plain_text(line))
+                assert not obeyed(plain_text(line))
     assert "[red]DROP" in pane_text(session, "sessions", 200, 50), "markup is plain text"
 
 
@@ -169,7 +169,7 @@ def test_every_line_is_as_wide_as_the_screen_whatever_is_missing(
     assert {(pane, width(line)) for pane, lines in panes.items() for line in lines} == {
         (pane, columns) for pane, _ in layout
     }
-    assert not [line for lines in panes.values() for line in lines if obeyed(text_of(line))]
+    assert not [line for lines in panes.values() for line in lines if obeyed(plain_text(line))]
 
 
 def test_before_the_first_frame_every_pane_is_there() -> None:

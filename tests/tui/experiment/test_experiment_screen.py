@@ -18,7 +18,7 @@ from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.experiment.dialogs import detail_lines
 from pgtop_tune.tui.parameters.rows import SettingRow, Staged
 from pgtop_tune.tui.scene.banners import experiment_line
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text, width
 from tests.support.experiments import BETTER, RUNNING, ScriptedExperiments
 from tests.support.frames import EPOCH_MS, frame
 from tests.support.pictures import assert_picture
@@ -242,7 +242,7 @@ def test_the_table_of_the_details_keeps_its_verdicts_beside_the_figures_at_80_co
         "budget CPU queue      5.5 ms    3.15 ms   -44.2 %      -66.9 % … -6.0 %     undecided\n"
         "tps decides; the other figures are secondary\n\n6 of 6 pairs count"
     )
-    lines = [text_of(line) for line in detail_lines(replace(RUNNING, details=details), 76, UNICODE)]
+    lines = [plain_text(line) for line in detail_lines(replace(RUNNING, details=details), 76, UNICODE)]
     assert "figure     A        B        B to A    95 %                verdict" in lines
     assert "tps        359.8/s  820.3/s  +128.8 %  +66.0 % … +215.4 %  better" in lines
     assert "WAL/tx     1.18K    653      -7.8 %                        too few pairs" in lines
@@ -252,8 +252,8 @@ def test_the_table_of_the_details_keeps_its_verdicts_beside_the_figures_at_80_co
 
 def test_of_a_killed_program_nobody_says_that_its_values_are_put_back() -> None:
     over = replace(BETTER, better=False, where="detached")
-    assert "values are put back" in text_of(experiment_line(over, 120, UNICODE, "x", "Y"))
-    killed = text_of(experiment_line(replace(over, ending=KILLED), 120, UNICODE, "x", "Y"))
+    assert "values are put back" in plain_text(experiment_line(over, 120, UNICODE, "x", "Y"))
+    killed = plain_text(experiment_line(replace(over, ending=KILLED), 120, UNICODE, "x", "Y"))
     assert killed.startswith(" A/B killed  detached")
     assert "put back" not in killed
 
@@ -275,8 +275,8 @@ def test_the_line_of_a_plan_and_of_an_older_program_fits_into_80_cells_with_its_
     ):
         line = experiment_line(state, 80, UNICODE, "x", "Y")
         assert width(line) <= 80
-        assert words in text_of(line)
-        assert estimate in text_of(line)
+        assert words in plain_text(line)
+        assert estimate in plain_text(line)
 
 
 def test_each_part_of_the_line_stays_in_its_place_while_it_runs() -> None:
@@ -288,7 +288,7 @@ def test_each_part_of_the_line_stays_in_its_place_while_it_runs() -> None:
     ]
     for glyphs in (UNICODE, ASCII):
         for cells in (80, 120, 200):
-            lines = [text_of(experiment_line(state, cells, glyphs, "x", "Y")) for state in states]
+            lines = [plain_text(experiment_line(state, cells, glyphs, "x", "Y")) for state in states]
             assert len({line.index("left") for line in lines}) == 1
             assert len({line.index("tps") for line in lines}) == 1
             assert len({line.index(" x") for line in lines}) == 1

@@ -13,8 +13,8 @@ from pgtop_tune.tui.widgets.lines import (
     column_widths,
     first_in_view,
     next_row,
+    plain_text,
     table_lines,
-    text_of,
     width,
 )
 
@@ -27,7 +27,7 @@ def rows(count: int) -> list[Row]:
 
 def picture(**other: object) -> list[str]:
     arguments: dict[str, object] = {"width": 30, "height": 4, "glyphs": UNICODE}
-    return [text_of(line) for line in table_lines(COLUMNS, rows(9), **(arguments | other))]  # type: ignore[arg-type]
+    return [plain_text(line) for line in table_lines(COLUMNS, rows(9), **(arguments | other))]  # type: ignore[arg-type]
 
 
 def test_numbers_stand_right_and_the_elastic_column_takes_the_rest() -> None:
@@ -41,21 +41,21 @@ def test_numbers_stand_right_and_the_elastic_column_takes_the_rest() -> None:
 
 def test_the_row_at_the_cursor_has_one_style() -> None:
     lines = table_lines(COLUMNS, rows(9), width=30, height=4, cursor=1, glyphs=UNICODE)
-    assert [text_of(line)[2:6] for line in lines[1:]] == ["2200", "2201", "2202"]
+    assert [plain_text(line)[2:6] for line in lines[1:]] == ["2200", "2201", "2202"]
     assert lines[2] == (("  2201 bench  SELECT 1        ", "cursor"),)
     assert "cursor" not in {style for line in (*lines[:2], lines[3]) for _, style in line}
 
 
 def test_too_few_rows_are_followed_by_blank_lines() -> None:
-    lines = [text_of(line) for line in table_lines(COLUMNS, rows(1), width=30, height=4, glyphs=UNICODE)]
+    lines = [plain_text(line) for line in table_lines(COLUMNS, rows(1), width=30, height=4, glyphs=UNICODE)]
     assert lines == ["   PID user   query           ", "  2200 bench  SELECT 0        ", " " * 30, " " * 30]
 
 
 def test_a_number_that_does_not_fit_says_so() -> None:
     columns = (Column("n", 4, "right"), Column("m", 4))
     row: Row = (("1234567", ""), ("7654321", ""))
-    assert text_of(table_lines(columns, [row], width=9, height=2, glyphs=UNICODE)[1]) == "123… 765…"
-    assert text_of(table_lines(columns, [row], width=9, height=2, glyphs=ASCII)[1]) == "123~ 765~"
+    assert plain_text(table_lines(columns, [row], width=9, height=2, glyphs=UNICODE)[1]) == "123… 765…"
+    assert plain_text(table_lines(columns, [row], width=9, height=2, glyphs=ASCII)[1]) == "123~ 765~"
 
 
 def test_columns_behind_the_right_edge_are_left_out() -> None:
@@ -77,7 +77,7 @@ def test_foreign_text_cannot_break_out_of_its_cell() -> None:
     row: Row = (("1", ""), ("\x1b[31mx\n", ""), ("\x1b]52;c;aGk=\x07[red]漢字", ""))
     line = table_lines(COLUMNS, [row], width=40, height=2, glyphs=UNICODE)[1]
     assert width(line) == 40
-    assert text_of(line).isprintable()
+    assert plain_text(line).isprintable()
 
 
 TEXTS = st.text(max_size=40) | st.sampled_from(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.tui.widgets.chart import GUTTER, column_of
-from pgtop_tune.tui.widgets.lines import ASCII, STYLES, UNICODE, Glyphs, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, STYLES, UNICODE, Glyphs, plain_text, width
 from pgtop_tune.tui.widgets.time_axis import event_glyph, event_style, tape_line
 
 
@@ -19,7 +19,7 @@ def happened(at_s: float, kind: EventKind, text: str) -> tuple[float, Event]:
 def picture(*events: tuple[float, Event], glyphs: Glyphs = UNICODE) -> str:
     line = tape_line(events, 67, 100, 160, glyphs)
     assert width(line) == 67
-    return text_of(line).rstrip()
+    return plain_text(line).rstrip()
 
 
 def test_marks_stand_in_the_charts_columns_with_their_words() -> None:

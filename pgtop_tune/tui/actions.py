@@ -65,7 +65,7 @@ NAMES: Final = ((DASHBOARD_KEY, DASHBOARD_NAME), *((row.key, row.title) for row 
 
 
 def page_of(name: str) -> Page:
-    """The page with that id.
+    """Return the page with that id.
 
     Raises:
         KeyError: There is none.
@@ -77,7 +77,7 @@ def page_of(name: str) -> Page:
 
 
 def all_pages() -> tuple[Page, ...]:
-    """Every page, in the order of the keys."""
+    """Return every page, in the order of the keys."""
     return tuple(row.page for row in PAGES)
 
 
@@ -236,26 +236,26 @@ _LONG_NAMES: Final = {
 
 
 def key_name(key: str) -> str:
-    """A key as people write it: "comma" → ",", "ctrl+p" → "Ctrl+P"."""
+    """Return a key as people write it: "comma" → ",", "ctrl+p" → "Ctrl+P"."""
     if key.startswith("ctrl+"):
         return f"Ctrl+{key[5:].upper()}"
     return _SHOWN_KEYS.get(key, key)
 
 
 def available(has: Iterable[Need]) -> tuple[Action, ...]:
-    """The actions that exist in a session which has these things."""
+    """Return the actions that exist in a session which has these things."""
     present = frozenset(has)
     return tuple(action for action in ACTIONS if present.issuperset(action.needs))
 
 
 def keys_of(action: Action, keymap: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys of an action under a checked keymap."""
+    """Return the keys of an action under a checked keymap."""
     mapped = keymap.get(action.id)
     return tuple(key.strip() for key in mapped.split(",")) if mapped else action.keys
 
 
 def check_keymap(keymap: Mapping[str, str]) -> None:
-    """Looks whether a keymap from the configuration file can be used.
+    """Look whether a keymap from the configuration file can be used.
 
     Raises:
         UsageProblem: It names an unknown action, leaves one without a key, or gives one key to two actions; the
@@ -279,7 +279,7 @@ def check_keymap(keymap: Mapping[str, str]) -> None:
 def footer_keys(
     actions: Iterable[Action], keymap: Mapping[str, str], *, moving: bool = True
 ) -> tuple[tuple[str, str], ...]:
-    """Key and word of every action that stands in the footer, in the table's order.
+    """Return the key and word of every action that stands in the footer, in the table's order.
 
     Args:
         moving: Whether another moment than the newest of a live session is shown; then those keys come first.

@@ -89,7 +89,7 @@ class LeaveActions:
         self._experiment = experiment
 
     def leave(self) -> None:
-        """Leaves; asks when a load or an experiment runs, and when changes are in force or pending."""
+        """Leave; ask when a load or an experiment runs, and when changes are in force or pending."""
         run, going_on = self._load.running, self._load.going_on
         changes = () if self._parameters.changes is None else self._parameters.changes.made
         pending = self._parameters.pending
@@ -108,7 +108,7 @@ class LeaveActions:
             self._context.app.run_worker(self._settle(how), group="leave", exclusive=True)
 
     async def _settle(self, how: Leaving) -> None:
-        """Stops and undoes what was asked for; stays when that fails, so that nothing is left behind unseen."""
+        """Stop and undo what was asked for; stay when that fails, so that nothing is left behind unseen."""
         self._context.leaving = True
         changes = self._parameters.changes
         try:
@@ -133,7 +133,7 @@ def leave_question(
     pending: Pending | None = None,
     experiment: str = "",
 ) -> ConfirmDialog[Leaving]:
-    """Asks what becomes of a load that runs, of a data set in the making, and of changes in force.
+    """Ask what becomes of a load that runs, of a data set in the making, and of changes in force.
 
     Args:
         run: The load under way.
@@ -206,7 +206,7 @@ class ActionCommands(Provider):
         return cast("PgtopApp", self.app)
 
     def _doing(self, screen: SceneScreen) -> Offered:
-        """Actions and tables."""
+        """Yield actions and tables."""
         for action in screen.offered():
             if action.action != "app.command_palette":
                 yield _shown(action), partial(self.app.run_action, action.action, screen)
@@ -423,11 +423,11 @@ class PgtopApp(DiscreetApp):
         self._post(FramesWaiting())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Actions whose need is not met do not exist."""
+        """Return actions whose need is not met do not exist."""
         return action in self._offered if action in _OWN else super().check_action(action, parameters)
 
     async def on_mount(self) -> None:
-        """Lets the engine go; what it has seen by then is in the first picture."""
+        """Let the engine go; what it has seen by then is in the first picture."""
         self._screen_loop = asyncio.get_running_loop()
         if self._leave_status is not None:
             self.exit(self._leave_status)
@@ -450,14 +450,14 @@ class PgtopApp(DiscreetApp):
             self.parameters.begin()
 
     def leave(self, status: int) -> None:
-        """Closes the screen. From any thread, also from within a signal handler."""
+        """Close the screen. From any thread, also from within a signal handler."""
         self._leave_status = status
         loop = self._screen_loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self.exit, status)
 
     def discard_output(self) -> None:
-        """Frees a loop that waits for a stalled terminal. From any thread."""
+        """Free a loop that waits for a stalled terminal. From any thread."""
         driver = driver_of(self)
         if isinstance(driver, ThriftyDriver):
             driver.discard_output()
@@ -491,7 +491,7 @@ class PgtopApp(DiscreetApp):
             self.crash(failure)
 
     def on_frames_waiting(self) -> None:
-        """Takes what waits, and paints once."""
+        """Take what waits, and paint once."""
         steps = self._sink.take()
         for step in steps:
             self.context.live.apply(step)
@@ -538,7 +538,7 @@ class PgtopApp(DiscreetApp):
         return None if newest is None else ShownMessage(newest.message, newest.severity)
 
     def messages_changed(self) -> None:
-        """Shows the newest message: in its line, and on the edge of a dialog that is open."""
+        """Show the newest message: in its line, and on the edge of a dialog that is open."""
         newest, message = self.newest_message(), self._message
         if newest is not None:
             self.set_timer(max(newest.time_left, 0.0) + _AFTER_MESSAGE_S, self.messages_changed)
@@ -562,19 +562,19 @@ class PgtopApp(DiscreetApp):
                     screen.frames_arrived(self.context.live if screen.LIVE else scene.session)
 
     def on_marks_unwanted(self, message: MarksUnwanted) -> None:
-        """Forgets the windows."""
+        """Forget the windows."""
         self.windows.clear()
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
-        """Shows the frame whose values stand where a chart was clicked."""
+        """Show the frame whose values stand where a chart was clicked."""
         self.time_travel.jump(max(self.time_travel.shown.history.told_by(message.at_s), 0.0))
 
     def on_window_dragged(self, message: WindowDragged) -> None:
-        """Marks the window that was dragged through a chart."""
+        """Mark the window that was dragged through a chart."""
         self.windows.mark_between(message.since_s, message.until_s)
 
     def action_mouse(self) -> None:
-        """Takes the mouse, or leaves it to the terminal for selecting text."""
+        """Take the mouse, or leave it to the terminal for selecting text."""
         driver = driver_of(self)
         if isinstance(driver, ThriftyDriver):
             on = driver.turn_mouse()
@@ -582,16 +582,16 @@ class PgtopApp(DiscreetApp):
             self.context.tell_instead(message)
 
     def show_row(self, page: str, key: Hashable) -> None:
-        """Turns to a page and selects a row of its first table."""
+        """Turn to a page and select a row of its first table."""
         self.action_look_at(page, page_of(page).tables[0].id)
         self._pages.select(key)
 
     def show_parameter(self, name: str) -> None:
-        """Opens the list of parameters at one of them."""
+        """Open the list of parameters at one of them."""
         self.context.served(self.parameters.open_at)(name)
 
     def action_look_at(self, name: str, table: str = "") -> None:
-        """Shows the dashboard or a page, the page with a certain table or with the one it was left with."""
+        """Show the dashboard or a page, the page with a certain table or with the one it was left with."""
         if not isinstance(self.screen, SceneScreen):
             return
         self._in_view = self._dashboard if name == DASHBOARD_ID else self._pages
@@ -608,14 +608,14 @@ class PgtopApp(DiscreetApp):
         self.context.tell_instead(f"theme {self.theme}: {self._themes[self.theme].description}")
 
     def action_redraw(self) -> None:
-        """Paints every cell, whatever somebody else has written to the terminal."""
+        """Paint every cell, whatever somebody else has written to the terminal."""
         driver = driver_of(self)
         if isinstance(driver, ThriftyDriver):
             driver.forget()
         self.screen.refresh(repaint=True, layout=True)
 
     def action_suspend_process(self) -> None:
-        """Stops us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
+        """Stop us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
         if self.experiment.running:
             self.context.tell("an experiment is running, and a stopped program cannot put its values back", "warning")
         elif self.parameters.pending is not None:

@@ -56,7 +56,7 @@ class AppContext:
         return self.controls.services.made or _NONE_YET
 
     def served(self, act: Callable[Concatenate[Services, P], None]) -> Callable[P, None]:
-        """An action with its services: at once, or as soon as they are made; of those that wait the last counts."""
+        """Return an action with its services: at once, or as soon as they are made; of those that wait the last counts."""
 
         @wraps(act)
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -74,7 +74,7 @@ class AppContext:
         return run
 
     async def asked(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """The answer of a control; None after a problem, which is told."""
+        """Return the answer of a control; None after a problem, which is told."""
         try:
             return await self.client.ask(work)
         except PgtopError as problem:
@@ -91,7 +91,7 @@ class AppContext:
         self.tell(message)
 
     def run_telling(self, work: Coroutine[Any, Any, tuple[str, bool]], group: str) -> None:
-        """Runs work that ends with a sentence and whether all is well, and tells it. One at a time in a group."""
+        """Run work that ends with a sentence and whether all is well, and tell it. One at a time in a group."""
         self.app.run_worker(self._told(work), group=group, exclusive=True)
 
     async def _told(self, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:

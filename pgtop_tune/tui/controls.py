@@ -53,11 +53,11 @@ class IntervalControl(Protocol):
         ...
 
     def set_interval(self, interval_s: float) -> None:
-        """Takes effect with the next tick."""
+        """Take effect with the next tick."""
         ...
 
     async def burst(self) -> float:
-        """Looks at waits more often for a while; how many seconds. In the engine's loop."""
+        """Look at waits more often for a while; how many seconds. In the engine's loop."""
         ...
 
 
@@ -72,7 +72,7 @@ class TerminalTally:
         self._read = read
 
     def __call__(self) -> int:
-        """Bytes so far; 0 before there is a screen."""
+        """Return bytes so far; 0 before there is a screen."""
         return 0 if self._read is None else self._read()
 
 

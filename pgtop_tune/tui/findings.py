@@ -135,7 +135,7 @@ class FindingsDialog(Dialog[None]):
         )
 
     def content(self, cells: int) -> list[Line]:
-        """The findings, the chosen one opened."""
+        """Return the findings, the chosen one opened."""
         self._caption_keys()
         if self._shown is None:
             return [((f"looking {self.glyphs.ellipsis}", "dim"),)]

@@ -78,12 +78,12 @@ class Themes(Struct, frozen=True):
 
 
 def shipped_themes() -> dict[str, PaletteTheme]:
-    """The themes that come with the program, by name, the default first."""
+    """Return the themes that come with the program, by name, the default first."""
     return _themes_of({str(path): _read(path) for path in sorted(shipped_directory().glob("*.toml"))}).by_name
 
 
 def load_themes(no_color: bool = False) -> Themes:
-    """Shipped and the user's own themes; a file that is broken is left out.
+    """Return shipped and the user's own themes; a file that is broken is left out.
 
     Args:
         no_color: Draw every theme's lines with attributes only (NO_COLOR, see no-color.org).
@@ -99,7 +99,7 @@ def load_themes(no_color: bool = False) -> Themes:
 
 
 def choose(themes: Themes, requested: str, usual: str) -> str:
-    """The name of the theme to begin with.
+    """Return the name of the theme to begin with.
 
     Args:
         themes: Those there are.
@@ -118,7 +118,7 @@ def choose(themes: Themes, requested: str, usual: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any] | str:
-    """The file's tables, or why there are none."""
+    """Return the file's tables, or why there are none."""
     try:
         return tables_of(text_of(paths.content_of(path)))
     except OSError as problem:
@@ -128,7 +128,7 @@ def _read(path: Path) -> dict[str, Any] | str:
 
 
 def _themes_of(files: Mapping[str, dict[str, Any] | str]) -> Themes:
-    """The themes of all files but those that are broken; these neither replace a theme nor are extended."""
+    """Return the themes of all files but those that are broken; these neither replace a theme nor are extended."""
     sound, broken = dict(files), dict[str, str]()
     while True:
         themes, wrong = _made(sound)
@@ -143,7 +143,7 @@ def _themes_of(files: Mapping[str, dict[str, Any] | str]) -> Themes:
 
 
 def _made(files: Mapping[str, dict[str, Any] | str]) -> tuple[dict[str, PaletteTheme], dict[str, list[str]]]:
-    """The themes, and what is wrong by file."""
+    """Return the themes, and what is wrong by file."""
     themes: dict[str, PaletteTheme] = {}
     wrong: dict[str, list[str]] = {}
     tables = {str(table.get("name", "")): table for table in files.values() if isinstance(table, dict)}
@@ -186,7 +186,7 @@ def _table(table: Mapping[str, Any], part: str, problems: list[str]) -> dict[str
 
 
 def _theme(table: Mapping[str, Any], problems: list[str]) -> PaletteTheme:
-    """Builds a theme; what is wrong goes into `problems`, and then the theme is not to be used."""
+    """Build a theme; what is wrong goes into `problems`, and then the theme is not to be used."""
     problems += [f"unknown key {key}" for key in sorted(set(table) - _KEYS)]
     name, dark = table.get("name"), table.get("dark", True)
     if not isinstance(name, str) or not name:

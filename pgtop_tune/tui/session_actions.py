@@ -49,7 +49,7 @@ class PlanDialog(Dialog[None]):
         self._plan = plan
 
     def content(self, cells: int) -> list[Line]:
-        """The plan's lines, wrapped where they must be."""
+        """Return the plan's lines, wrapped where they must be."""
         plan = self._plan
         lines = [line for text in plan.lines for line in hanging(text, cells)]
         where = f"Planned by role {plan.user} in database {plan.database}, not executed; its functions"
@@ -104,13 +104,13 @@ class SessionActions:
         self._ask_statement_plan = context.served(self._explain_statement)
 
     def signal(self, name: str) -> None:
-        """Cancels or terminates the chosen sessions, after a question."""
+        """Cancel or terminates the chosen sessions, after a question."""
         screen = self._context.app.screen
         if isinstance(screen, SceneScreen):
             self._ask_signal(name, screen.session, screen.chosen_backends(), screen.listed_backends())
 
     def signal_one(self, name: str, pid: int, started_ms: int | None) -> None:
-        """Cancels or terminates one session, after a question."""
+        """Cancel or terminates one session, after a question."""
         self._ask_signal(name, self._time_travel.shown, ((pid, started_ms),), ())
 
     def _signal(
@@ -131,7 +131,7 @@ class SessionActions:
             self._context.run_telling(work, _GROUP)
 
     def explain(self) -> None:
-        """Shows the plan of what the selected session runs."""
+        """Show the plan of what the selected session runs."""
         screen = self._context.app.screen
         if not isinstance(screen, SceneScreen):
             return
@@ -144,7 +144,7 @@ class SessionActions:
             self._ask_plan(screen.session, screen.chosen_backends())
 
     def explain_one(self, pid: int, started_ms: int | None) -> None:
-        """Shows the plan of what that session runs."""
+        """Show the plan of what that session runs."""
         self._ask_plan(self._time_travel.shown, ((pid, started_ms),))
 
     def _explain(self, services: Services, session: Session, chosen: Sequence[BackendKey]) -> None:
@@ -166,7 +166,7 @@ class SessionActions:
         chosen: Sequence[BackendKey],
         listed: Sequence[BackendKey],
     ) -> tuple[str, bool]:
-        """Asks, signals, and puts a note on the tape; one sentence on the result, and whether all is well.
+        """Ask, signal, and put a note on the tape; one sentence on the result, and whether all is well.
 
         Args:
             control: The door to the server.
@@ -201,7 +201,7 @@ class SessionActions:
     async def _explained(
         self, control: BackendControl, session: Session, chosen: Sequence[BackendKey]
     ) -> tuple[str, bool]:
-        """Shows the plan of what a session runs; asks before, where only a powerful role could plan it."""
+        """Show the plan of what a session runs; ask before, where only a powerful role could plan it."""
         if len(chosen) != 1:
             return "select one session at a time for a plan" if chosen else _SELECT, False
         backend = session_backend(session, chosen[0])
@@ -250,7 +250,7 @@ class SessionActions:
 
 
 def _risk_question(whose: str, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bool]:
-    """The danger first: planning is harmless only where the role that plans has nothing to give away."""
+    """Return the danger first: planning is harmless only where the role that plans has nothing to give away."""
     role = f"role {risk.role} ({'; '.join(risk.powers)})"
     paragraphs = [
         Paragraph(f"Planning executes functions of this query as {role}, in database {risk.database}.", "warning"),

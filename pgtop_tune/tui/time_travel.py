@@ -76,11 +76,10 @@ class ScreenSink:
             self._waiting[0] = _set_back(lost, self._waiting[0])
 
     def close(self) -> None:
-        """See `FrameSink.close`."""
         self._ended()
 
     def take(self) -> list[Step]:
-        """Everything that waits, oldest first; for the screen's thread."""
+        """Return everything that waits, oldest first; for the screen's thread."""
         with self._lock:
             steps = list(self._waiting)
             self._waiting.clear()
@@ -138,7 +137,7 @@ class PastView:
         return None if self._kept is None or self.held else EngineClient(self._kept.engine)
 
     def take(self) -> bool:
-        """Applies what was handed over; whether there was something."""
+        """Apply what was handed over; whether there was something."""
         steps = self._sink.take()
         for step in steps:
             self.session.apply(step)
@@ -151,14 +150,14 @@ class PastView:
 
     @property
     def caught_up(self) -> bool:
-        """Whether playing has come to the present."""
+        """Return whether playing has come to the present."""
         if self.held or self._kept is None:
             return False
         state = self._kept.transport.state()
         return state.at_end and not state.paused
 
     def close(self) -> None:
-        """Ends what was started; waits for it."""
+        """End what was started; wait for it."""
         if self._kept is not None and not self.held:
             self._kept.engine.stop()
 
@@ -193,11 +192,11 @@ class TimeTravel:
 
     @property
     def in_past(self) -> bool:
-        """Whether another moment of a live session is shown; one that is only held counts as the present."""
+        """Return whether another moment of a live session is shown; one that is only held counts as the present."""
         return self.past is not None and not self.past.held
 
     def take(self) -> bool:
-        """Takes frames of the past that wait; whether there were some. At its end, or when it fails, goes to live."""
+        """Take frames of the past that wait; whether there were some. At its end, or when it fails, go to live."""
         past = self.past
         if past is None:
             return False
@@ -209,13 +208,13 @@ class TimeTravel:
         return moved
 
     def close(self) -> None:
-        """Lets go of the past, if it is being looked at."""
+        """Let go of the past, if it is being looked at."""
         past, self.past = self.past, None
         if past is not None:
             past.close()
 
     def _hold(self) -> PastView:
-        """Stays at the moment shown."""
+        """Stay at the moment shown."""
         if self.past is None:
             self.past = PastView(self._context.live, self._context.controls.past, self._poke)
         return self.past
@@ -229,11 +228,11 @@ class TimeTravel:
 
     @property
     def _at_newest(self) -> bool:
-        """Whether the newest frame of a live session is shown, and nothing can come after it."""
+        """Return whether the newest frame of a live session is shown, and nothing can come after it."""
         return self._transport is None and self.past is None
 
     def to_newest(self) -> None:
-        """Shows the newest frame, and goes on from there."""
+        """Show the newest frame, and go on from there."""
         if self._transport is not None:
             self._transport.pause(False)
             self._transport.jump(math.inf)
@@ -243,7 +242,7 @@ class TimeTravel:
         self._context.repaint()
 
     def pause(self) -> None:
-        """Freezes the screen, or lets it go on; in a replay or in the past pauses or plays."""
+        """Freeze the screen, or let it go on; in a replay or in the past pauses or play."""
         if self._at_newest:
             self._hold()
         elif self.past is not None and self.past.held:
@@ -260,14 +259,14 @@ class TimeTravel:
                 transport.step(frames)
 
     def speed(self, direction: int) -> None:
-        """Plays at twice or half the speed."""
+        """Play at twice or half the speed."""
         transport = None if self._at_newest else self._moving()
         if transport is not None:
             transport.set_speed(transport.state().speed * (2.0 if direction > 0 else 0.5))
             self._context.repaint()
 
     def ask_moment(self) -> None:
-        """Asks for a moment and shows it."""
+        """Ask for a moment and show it."""
         from pgtop_tune.tui.dialogs.entry import PromptDialog
 
         dialog = PromptDialog[float]("jump to", HINT, self._moment, self._context.glyphs)
@@ -294,7 +293,7 @@ class TimeTravel:
             transport.jump(elapsed_s)
 
     def seek(self, name: str) -> None:
-        """Jumps to an event, a checkpoint, or the worst second."""
+        """Jump to an event, a checkpoint, or the worst second."""
         self._context.app.run_worker(self._seek(Landmark[name]), group="seek", exclusive=True)
 
     async def _seek(self, landmark: Landmark) -> None:

@@ -44,7 +44,7 @@ class WindowActions:
         self.marks = Marks()
 
     def mark(self, end: bool = False) -> None:
-        """Begins or ends a window at the moment shown; a second window that ends shows the table."""
+        """Begin or end a window at the moment shown; a second window that ends shows the table."""
         frame = self._time_travel.shown.now
         if frame is None:
             self._warn("there is no frame yet")
@@ -58,7 +58,7 @@ class WindowActions:
         self._context.repaint()
 
     def mark_between(self, since_s: float, until_s: float) -> None:
-        """Marks a window; the second one shows the table."""
+        """Mark a window; the second one shows the table."""
         if self._context.controls.frames is None:
             return
         self.marks = self.marks.begin(since_s).end(until_s)
@@ -67,13 +67,13 @@ class WindowActions:
         self._context.repaint()
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forget everything."""
         if self.marks:
             self.marks = Marks()
             self._context.repaint()
 
     def compare(self) -> None:
-        """Opens the table."""
+        """Open the table."""
         from pgtop_tune.tui.compare.windows_dialog import WindowsDialog
 
         frames, pair = self._context.controls.frames, self.marks.pair
@@ -105,13 +105,13 @@ class OverlayActions:
         self._watch: OverlayWatch | None = None
 
     def watch(self, frame: Frame | None) -> OverlayWatch | None:
-        """The overlay that is on, with its place under that frame; None without."""
+        """Return the overlay that is on, with its place under that frame; None without."""
         if self._watch is not None:
             self._watch.overlay.follow(frame)
         return self._watch
 
     def begin(self) -> None:
-        """Reads the run that was asked for with the screen, if there is one."""
+        """Read the run that was asked for with the screen, if there is one."""
         if self._context.options.overlay is not None:
             self._take(OverlayChoice(self._context.options.overlay))
 
@@ -206,7 +206,7 @@ class OverlayDialog(Dialog[OverlayChoice]):
         self._first = 0
 
     def on_mount(self) -> None:
-        """Begins to look."""
+        """Begin to look."""
         self.run_worker(self._look(), group="overlay")
 
     async def _look(self) -> None:
@@ -219,7 +219,7 @@ class OverlayDialog(Dialog[OverlayChoice]):
             self.repaint()
 
     def content(self, cells: int) -> list[Line]:
-        """A line per file."""
+        """Return a line per file."""
         paths = self._paths
         if paths is None:
             return [((f"looking {self.glyphs.ellipsis}", "dim"),)]

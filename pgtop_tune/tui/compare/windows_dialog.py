@@ -66,7 +66,7 @@ class WindowsDialog(Dialog[None]):
         self._given_up = threading.Event()
 
     def on_mount(self) -> None:
-        """Begins to read."""
+        """Begin to read."""
         self.run_worker(self._compare(), group="compare")
         self.set_interval(_LOOK_S, self._show_progress)
 
@@ -113,7 +113,7 @@ class WindowsDialog(Dialog[None]):
             yield frame
 
     def content(self, cells: int) -> list[Line]:
-        """The windows, then the table."""
+        """Return the windows, then the table."""
         lines: list[Line] = [
             ((f"{name}  ", "label"), (span, "strong")) for name, span in zip("AB", self._spans, strict=True)
         ]
@@ -162,7 +162,7 @@ _HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")
 
 
 def differing_lines(comparison: WindowComparison, cells: int, glyphs: Glyphs) -> list[Line]:
-    """Everything, the largest effect first: what was set, every number, waits of a transaction, events."""
+    """Return everything, the largest effect first: what was set, every number, waits of a transaction, events."""
     lines: list[Line] = []
     for reason in comparison.comparison.reasons:
         lines += wrapped(f"not comparable: {one_line(reason, 300)}", cells, "critical")
@@ -203,7 +203,7 @@ def _number(row: Differing, cells: int, glyphs: Glyphs) -> Line:
 
 
 def _statements(comparison: StatementComparison, cells: int, glyphs: Glyphs) -> Iterator[Line]:
-    """Time per call; a statement below the noise is dim."""
+    """Yield time per call; a statement below the noise is dim."""
     heads = (HEADING, "A ms", "B ms", "effect", statement_confidence(comparison), "", "verdict")
     yield _row(heads, "title", cells)
     for row in statement_cells(comparison):

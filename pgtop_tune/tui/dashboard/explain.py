@@ -94,7 +94,7 @@ PANE_METRICS: Final[Mapping[str, tuple[DescribedNumber, ...]]] = {
 
 
 def explain_lines(pane: str, width: int, frame: Frame | None = None) -> list[Line]:
-    """Every number of a pane: title and unit, definition, source, critical line; wrapped to the width.
+    """Return every number of a pane: title and unit, definition, source, critical line; wrapped to the width.
 
     Args:
         pane: Its name.

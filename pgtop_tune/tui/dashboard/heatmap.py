@@ -39,7 +39,7 @@ class HeatmapDialog(Dialog[None]):
         self._session = session
 
     def content(self, cells: int) -> Sequence[Line]:
-        """The map as it is now."""
+        """Return the map as it is now."""
         return heatmap_lines(self._session, cells, self.app.size.height - _FRAME_ROWS, self.glyphs)
 
     def frames_arrived(self, session: Session) -> None:
@@ -62,7 +62,7 @@ _LEAST_SHARE: Final = 0.05
 
 
 def heatmap_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """A line of figures, the map, a time axis; `height` lines, or one that says why there is none."""
+    """Return a line of figures, the map, a time axis; `height` lines, or one that says why there is none."""
     columns, rows = width - _GUTTER - _SHARES - 1, height - 3
     if columns < 1 or rows < 2:
         return []
@@ -97,7 +97,7 @@ def heatmap_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
 
 
 def _bounds(histograms: list[Merged]) -> tuple[float, float]:
-    """Exponents of ten of the scale's ends in µs, on half decades: it seldom changes."""
+    """Return exponents of ten of the scale's ends in µs, on half decades: it seldom changes."""
     buckets = [bucket for histogram in histograms for bucket, number in histogram.buckets if number]
     lowest, highest = bucket_edges(min(buckets))[0], bucket_edges(max(buckets))[1]
     low = floor(_HALF_DECADE * log10(max(lowest, 1))) / _HALF_DECADE
@@ -105,14 +105,14 @@ def _bounds(histograms: list[Merged]) -> tuple[float, float]:
 
 
 def _row_of(bucket: int, low: float, high: float, rows: int) -> int:
-    """Row from the bottom that has the middle of a bucket."""
+    """Return the row from the bottom that has the middle of a bucket."""
     begin, behind = bucket_edges(bucket)
     position = (log10(max(sqrt(max(begin, 1) * max(behind, 1)), 1.0)) - low) / (high - low)
     return min(max(floor(position * rows), 0), rows - 1)
 
 
 def _labels(low: float, high: float, rows: int) -> dict[int, str]:
-    """Latencies beside the rows that hold them: 1, 2 and 5 of each decade where there is room, else 1 alone."""
+    """Return latencies beside the rows that hold them: 1, 2 and 5 of each decade where there is room, else 1 alone."""
     for steps in ((1.0, 2.0, 5.0), (1.0,)):
         labels: dict[int, str] = {}
         latencies_us = [step * 10.0**decade for decade in range(floor(low), ceil(high) + 1) for step in steps]
@@ -126,7 +126,7 @@ def _labels(low: float, high: float, rows: int) -> dict[int, str]:
 
 
 def _drawn(values: list[float], most: float, glyphs: Glyphs) -> Line:
-    """A cell per value; character and shade say the same, so that one of them is enough."""
+    """Return a cell per value; character and shade say the same, so that one of them is enough."""
     cells = []
     for value in values:
         level = min(log1p(value) / log1p(most), 1.0) if value else 0.0
@@ -157,7 +157,7 @@ def _scale(most_per_s: float, glyphs: Glyphs) -> Line:
 def _axis(
     session: Session, since_s: float, s_per_column: int, columns: int, width: int, glyphs: Glyphs
 ) -> tuple[Line, Line]:
-    """A rule with ticks, and the wall clock under them."""
+    """Return a rule with ticks, and the wall clock under them."""
     now = session.now
     ticks, clock_cells = [glyphs.rule] * columns, [" "] * columns
     offset_ms = 0.0 if now is None else now.taken_at_ms - 1000.0 * now.elapsed_s

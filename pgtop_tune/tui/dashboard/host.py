@@ -72,7 +72,7 @@ def _together(lines: Sequence[Line]) -> Line:
 
 
 def _told(frame: Frame, phrases: Sequence[tuple[Metric | Keyed[Any], Phrase]]) -> list[Phrase]:
-    """Those whose figure the source of host numbers has; `?` says why the others are not there."""
+    """Return those whose figure the source of host numbers has; `?` says why the others are not there."""
     return [phrase for figure, phrase in phrases if untold(frame, figure.id) is None]
 
 
@@ -170,7 +170,7 @@ def _details(frame: Frame, interval: Interval) -> list[Phrase]:
 
 
 def cap_text(cap: CapReached) -> str:
-    """The limits a disk stands at: "6000 IOPS, 90 MB/s"; bytes in millions, as clouds sell them."""
+    """Return the limits a disk stands at: "6000 IOPS, 90 MB/s"; bytes in millions, as clouds sell them."""
     iops = "" if cap.iops is None else f"{cap.iops:.0f} IOPS"
     bytes_per_s = "" if cap.bytes_per_s is None else f"{cap.bytes_per_s / 1e6:.0f} MB/s"
     return ", ".join(filter(None, (iops, bytes_per_s)))
@@ -202,7 +202,7 @@ def _disks(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Glyp
 
 
 def _ranked(sample: DiskSample, busy: Mapping[str, float]) -> list[DiskCounters]:
-    """Those with a role of the server's, data and WAL first; then the busiest, stacked devices left out."""
+    """Return those with a role of the server's, data and WAL first; then the busiest, stacked devices left out."""
     return sorted(
         (disk for disk in sample.disks if disk.roles or not disk.stacked),
         key=lambda disk: (

@@ -48,7 +48,7 @@ def known_tail(interval: Interval | None) -> Tail | None:
 
 
 def behind(cause: TailCause) -> str:
-    """The session at the root of a queue: "pid 4711's UPDATE", "several sessions' END"."""
+    """Return the session at the root of a queue: "pid 4711's UPDATE", "several sessions' END"."""
     if cause.root_pid == PREPARED_TRANSACTION:
         return "a prepared transaction"
     root = one_line(cause.root, _ROOT)
@@ -68,7 +68,7 @@ def _named(cause: TailCause) -> Line:
 
 
 def _numbers(slow_tail: Tail) -> Line:
-    """The evidence behind the shares."""
+    """Return the evidence behind the shares."""
     still = f", {slow_tail.open:.0f} of them open" if slow_tail.open >= 1 else ""
     return ((f"{slow_tail.transactions:.0f} transactions{still} seen in {slow_tail.looks} looks, 60 s", "label"),)
 
@@ -86,7 +86,7 @@ def tail_phrases(session: Session, cells: int) -> list[Phrase]:
 
 
 def tail_phrases_in_full(session: Session, burst_key: str = "") -> list[Phrase]:
-    """A line of its own: where the tail begins, its causes, the evidence; or why there is none to tell."""
+    """Return a line of its own: where the tail begins, its causes, the evidence; or why there is none to tell."""
     interval = session.interval
     slow_tail = None if interval is None else interval.once(tail)
     if slow_tail is None:
@@ -130,7 +130,7 @@ _RANKS: Final = {P50: 1, P95: 2, P99: 0, P99_9: 4}
 
 
 def has_latency(session: Session) -> bool:
-    """Whether there is a load of ours, or was one in the time that is kept."""
+    """Return whether there is a load of ours, or was one in the time that is kept."""
     return session.latency.newest() is not None or (
         session.interval is not None and running(session.interval) is not None
     )
@@ -145,7 +145,8 @@ def latency_lines(
     load_key: str = "",
     span_s: float = SPANS_S[0],
 ) -> list[Line]:
-    """A head with the percentiles of the last complete second over areas up to p50, p95 and p99; or a spark of p99.
+    """Return a head with the percentiles of the last complete second over areas up to p50, p95 and p99; or a spark of
+    p99.
 
     Over them stand the slowest transaction of each second, and the p99 of the baseline overlay; a column of several
     seconds shows the worst of them. A second whose slowest transaction is far above the rest is cut, with its value.
@@ -223,7 +224,7 @@ def latency_lines(
 
 
 def _worst(axis: TimeAxis, points: Sequence[SeriesPoint]) -> list[float | None]:
-    """A second without a figure is a gap; one that two columns share fills both."""
+    """Return a second without a figure is a gap; one that two columns share fills both."""
     return worst_columns(points, axis.since_s, axis.until_s, axis.columns, _JOINED)
 
 
@@ -232,7 +233,7 @@ def _column_words(axis: TimeAxis) -> Line:
 
 
 def _scale_top(seconds: Sequence[LatencyPoint], spikes_s: Container[float], further_ms: Sequence[float]) -> float:
-    """Holds every p99 but those of spikes, and the slowest transaction of most seconds where that is not far above."""
+    """Hold every p99 but those of spikes, and the slowest transaction of most seconds where that is not far above."""
     usual = [second for second in seconds if second.at_s not in spikes_s] or list(seconds)
     p99_ms = max((second.at(P99) or second.rough_p99_ms for second in usual), default=0.0)
     slowest = sorted(second.max_ms for second in usual)
@@ -253,7 +254,8 @@ def _scale(value_ms: float) -> str:
 
 
 def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> list[LatencyPoint]:
-    """Seconds with a transaction far slower than the curves are without a few of their seconds, one in twenty or two.
+    """Return seconds with a transaction far slower than the curves are without a few of their seconds, one in twenty or
+    two.
 
     When there are more of them, that is what the load is like, and the curves show it.
 
@@ -271,7 +273,7 @@ def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> 
 
 
 def _top(points: Iterable[SeriesPoint], spikes_s: Container[float]) -> float | None:
-    """The scale that holds everything but the spikes; None where there is nothing else."""
+    """Return the scale that holds everything but the spikes; None where there is nothing else."""
     values = [point.value for point in points if point.value is not None and point.at_s not in spikes_s]
     return nice_ceiling(max(values)) if values else None
 
@@ -308,7 +310,7 @@ def _span(newest: NewestLatency) -> str:
 
 
 def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
-    """All of the newest second of the log, or of those that a p99 needs; before it the mean alone, of pgbench's
+    """Return all of the newest second of the log, or of those that a p99 needs; before it the mean alone, of pgbench's
     progress line; unknown after the load.
     """
     second, stalled = newest.second, newest.stalled_s is not None

@@ -274,7 +274,7 @@ MANY: Final = 1_000
 def dashboard_layout(
     width: int, height: int, sessions: int = MANY, *, measured: bool = True
 ) -> tuple[tuple[str, int], ...]:
-    """Panes from top to bottom with their rows; the rows add up to the height.
+    """Return panes from top to bottom with their rows; the rows add up to the height.
 
     Args:
         width: Cells of the screen.
@@ -314,7 +314,7 @@ def _figures(width: int, height: int) -> dict[str, int]:
 
 
 def _charts(rows: int) -> tuple[int, int]:
-    """Rows of both panes, with equally high pictures: the latency pane has one more where it has times of day."""
+    """Return rows of both panes, with equally high pictures: the latency pane has one more where it has times of day."""
     chart_rows = (rows - 1) // 2
     return (chart_rows, chart_rows + 1) if chart_rows + 1 >= CLOCK_ROWS else (rows // 2, rows // 2)
 
@@ -324,7 +324,7 @@ _SLACK: Final = 7
 
 
 def sessions_wanted(count: int, before: int) -> int:
-    """Rows that so many rows of sessions ask for, rounded up: the layout stands still while they come and go.
+    """Return rows that so many rows of sessions ask for, rounded up: the layout stands still while they come and go.
 
     Args:
         count: Rows there are.
@@ -382,7 +382,7 @@ class Dashboard(SceneScreen):
                 self.paint_soon()
 
     def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
-        """Every visible pane."""
+        """Return every visible pane."""
         scene = self._scene
         self._rows, self._background = folded(session_rows(scene.session, self._view), self._view)
         self._view = scrolled(self._view, self._rows, self.visible_rows)
@@ -404,7 +404,6 @@ class Dashboard(SceneScreen):
         return dashboard_lines(scene.session, self._layout, width, self._glyphs, state)
 
     def explained(self, cells: int) -> list[Line]:
-        """See `SceneScreen.explained`."""
         from pgtop_tune.tui.dashboard.explain import PANE_METRICS, explain_lines
 
         lines: list[Line] = []
@@ -418,16 +417,13 @@ class Dashboard(SceneScreen):
         return () if self._view.selected is None else (self._view.selected,)
 
     def listed_backends(self) -> tuple[BackendKey, ...]:
-        """See `SceneScreen.listed_backends`."""
         return tuple(row.key for row in self._rows) if self._view.filter else ()
 
     @property
     def filtered_by(self) -> str:
-        """See `SceneScreen.filtered_by`."""
         return self._view.filter
 
     def filter_by(self, text: str) -> None:
-        """See `SceneScreen.filter_by`."""
         self._choose(replace(self._view, filter=text, top=0))
 
     @property
@@ -445,11 +441,11 @@ class Dashboard(SceneScreen):
         self.paint()
 
     def action_move(self, by: int) -> None:
-        """Selects the session so many rows further down."""
+        """Select the session so many rows further down."""
         self._choose(selection_moved(self._view, self._rows, by, self.visible_rows))
 
     def action_edge(self, by: int) -> None:
-        """Selects the first or the last session."""
+        """Select the first or the last session."""
         if self._rows:
             at = self._rows[0 if by < 0 else -1]
             self._choose(scrolled(replace(self._view, selected=at.key), self._rows, self.visible_rows))
@@ -461,15 +457,15 @@ class Dashboard(SceneScreen):
         self._choose(replace(self._view, selected=None, filter="", top=0))
 
     def action_sort(self, by: int) -> None:
-        """Sorts by the next or the previous column."""
+        """Sort by the next or the previous column."""
         self._choose(next_sort(self._view, by))
 
     def action_idle(self) -> None:
-        """Hides or shows idle sessions."""
+        """Hide or show idle sessions."""
         self._choose(replace(self._view, hide_idle=not self._view.hide_idle))
 
     def action_background(self) -> None:
-        """Lists the server's background processes, or folds them into a line."""
+        """List the server's background processes, or folds them into a line."""
         self._choose(replace(self._view, background=not self._view.background))
 
     def action_zoom(self) -> None:
@@ -478,7 +474,7 @@ class Dashboard(SceneScreen):
         self.paint()
 
     def action_details(self) -> None:
-        """Opens everything known of the selected session; selects the first one when there is none."""
+        """Open everything known of the selected session; select the first one when there is none."""
         if self._view.selected is None:
             self.action_move(1)
             return
@@ -486,13 +482,12 @@ class Dashboard(SceneScreen):
         self.app.push_screen(session_dialog(self._scene.session, key, self._glyphs, self.keys_for(key)))
 
     def action_copy(self) -> None:
-        """Copies the selected session's query."""
+        """Copy the selected session's query."""
         query = "" if self._view.selected is None else query_of(self._scene.session, self._view.selected)
         copied = "the query is in your terminal's clipboard"
         self.copy_or_warn(query, copied, "select a session with the arrows first")
 
     def moment_at(self, pane: str, x: int, y: int) -> float | None:
-        """See `SceneScreen.moment_at`."""
         rows, session = dict(self._layout), self._scene.session
         if pane not in _OVER_TIME or session.now is None:
             return None
@@ -504,7 +499,7 @@ class Dashboard(SceneScreen):
         return time_axis(session, width, of_charts, self._span_s).moment_of(x)
 
     def clicked_in(self, pane: str, x: int, y: int) -> None:
-        """Selects a session, or sorts by a heading."""
+        """Select a session, or sort by a heading."""
         at = y - HEAD_ROWS + self._view.top
         if pane != "sessions":
             return

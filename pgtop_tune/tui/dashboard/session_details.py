@@ -39,7 +39,7 @@ def session_backend(session: Session, key: BackendKey) -> Backend | None:
 
 
 def session_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
-    """The session's facts and its query, wrapped; or one line saying that it is gone or cannot be seen.
+    """Return the session's facts and its query, wrapped; or one line saying that it is gone or cannot be seen.
 
     Args:
         session: What is known.
@@ -67,7 +67,7 @@ def session_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
 
 
 def _query(backend: Backend, session: Session, cells: int) -> list[Line]:
-    """The query; where it was cut also the statement, of which pg_stat_statements may have more."""
+    """Return the query; where it was cut also the statement, of which pg_stat_statements may have more."""
     text = backend.query or UNKNOWN
     cut = len(text) >= _KEPT
     origin = f"  cut: the first {_KEPT} characters," if cut else " "
@@ -176,7 +176,7 @@ _AGE_CELLS: Final = 12
 
 
 def work_lines(backend: Backend, activity: Activity, session: Session, cells: int) -> list[Line]:
-    """A line or two for each of them that there is."""
+    """Return a line or two for each of them that there is."""
     interval = session.interval
     if interval is None:
         return []
@@ -190,7 +190,7 @@ def work_lines(backend: Backend, activity: Activity, session: Session, cells: in
 
 
 def earlier_lines(backend: Backend, session: Session, cells: int) -> list[Line]:
-    """The last statements it was seen with before this one, newest first; none when there were none."""
+    """Return the last statements it was seen with before this one, newest first; none when there were none."""
     interval = session.interval
     if interval is None:
         return []

@@ -30,7 +30,7 @@ _NAMED: Final = 4
 
 
 def folded(rows: Sequence[SessionRow], view: SessionsView) -> tuple[list[SessionRow], list[SessionRow]]:
-    """The rows that are listed, and those that share the line of background processes.
+    """Return the rows that are listed, and those that share the line of background processes.
 
     All are listed while the operator has opened that line or filters. A process that waits for a session is listed,
     and the selected one.
@@ -130,12 +130,12 @@ class SessionRow(Struct, frozen=True):
 
     @property
     def running(self) -> bool:
-        """Whether it executes a statement at this moment."""
+        """Return whether it executes a statement at this moment."""
         return self.backend.state in _RUNNING
 
     @property
     def lingers(self) -> bool:
-        """Whether it is idle in a transaction, for a second or while others wait for it."""
+        """Return whether it is idle in a transaction, for a second or while others wait for it."""
         return self.rank in (ROOT, IN_TRANSACTION) and _RANKS.get(self.backend.state or "") == IN_TRANSACTION
 
     @property
@@ -192,7 +192,7 @@ SORTS: Final[dict[str, Callable[[SessionRow], float | None]]] = {
 
 
 def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[SessionRow]:
-    """The sessions to show, in order: those of the newest frame that has them, which `SessionRow.stale` tells.
+    """Return the sessions to show, in order: those of the newest frame that has them, which `SessionRow.stale` tells.
 
     By activity those that hold up others come first, then busy ones, idle ones last; sorted by pid they mix. Ties go to
     the lower pid.
@@ -240,7 +240,7 @@ def searched_texts(backend: Backend) -> list[str]:
 
 
 def _by_activity(row: SessionRow) -> tuple[int, bool, float, int]:
-    """Most screens have this order, of a thousand rows."""
+    """Return most screens have this order, of a thousand rows."""
     backend = row.backend
     start_ms = backend.xact_start_ms
     if start_ms is None or row.now_ms - start_ms < SETTLED_MS:
@@ -265,14 +265,14 @@ def _ordered(rows: list[SessionRow], view: SessionsView) -> list[SessionRow]:
 
 
 def cursor_of(rows: Sequence[SessionRow], view: SessionsView) -> int | None:
-    """Index of the selected session; None when none is selected or it is not among the rows."""
+    """Return the index of the selected session; None when none is selected or it is not among the rows."""
     if view.selected is None:
         return None
     return next((index for index, row in enumerate(rows) if row.key == view.selected), None)
 
 
 def scrolled(view: SessionsView, rows: Sequence[SessionRow], visible: int) -> SessionsView:
-    """The view with its first row such that no row is left empty and the selected one is shown."""
+    """Return the view with its first row such that no row is left empty and the selected one is shown."""
     top = first_in_view(view.top, cursor_of(rows, view), len(rows), visible)
     return view if top == view.top else replace(view, top=top)
 
@@ -286,6 +286,6 @@ def selection_moved(view: SessionsView, rows: Sequence[SessionRow], by: int, vis
 
 
 def next_sort(view: SessionsView, by: int) -> SessionsView:
-    """The view sorted by the next (or previous) of `SORTS`, from the top."""
+    """Return the view sorted by the next (or previous) of `SORTS`, from the top."""
     names = list(SORTS)
     return replace(view, sort=names[(names.index(view.sort) + by) % len(names)], top=0)

@@ -212,7 +212,7 @@ ON_DASHBOARD: Final = tuple(column for column in COLUMNS if column.rank is not N
 
 @lru_cache(8)
 def columns_for(width: int) -> tuple[SessionColumn, ...]:
-    """The columns that fit into so many cells and leave the query a fifth of them, at least 20."""
+    """Return the columns that fit into so many cells and leave the query a fifth of them, at least 20."""
     least = max(LEAST_QUERY, width // 5)
     kept = list(ON_DASHBOARD)
     while len(kept) > 1:
@@ -225,17 +225,17 @@ def columns_for(width: int) -> tuple[SessionColumn, ...]:
 
 
 def cells_wide(column: SessionColumn, width: int) -> int:
-    """Cells of a column on a screen of that width."""
+    """Return cells of a column on a screen of that width."""
     return column.roomy if column.roomy is not None and width >= _ROOMY else column.width
 
 
 def table_column(column: SessionColumn, width: int) -> Column:
-    """The column as the table widget takes it."""
+    """Return the column as the table widget takes it."""
     return Column(title=column.title, width=cells_wide(column, width), align=column.align, elastic=column.elastic)
 
 
 def cells_of(row: SessionRow, columns: tuple[SessionColumn, ...]) -> tuple[Cell, ...]:
-    """The texts of a row with their styles."""
+    """Return the texts of a row with their styles."""
     dim = is_dim(row)
     return tuple(
         [
@@ -246,12 +246,14 @@ def cells_of(row: SessionRow, columns: tuple[SessionColumn, ...]) -> tuple[Cell,
 
 
 def is_dim(row: SessionRow) -> bool:
-    """Whether the row matters least: idle, an auxiliary process in its loop, or not of now."""
+    """Return whether the row matters least: idle, an auxiliary process in its loop, or not of now."""
     return row.stale or row.rank == IDLE or (row.rank == AUXILIARY and row.backend.wait_event_type in (_PAUSING, None))
 
 
 def style_of(row: SessionRow, column: SessionColumn) -> str:
-    """An idle row is dim throughout, otherwise wait and state stand out, and a session that holds up others is red."""
+    """Return an idle row is dim throughout, otherwise wait and state stand out, and a session that holds up others is
+    red.
+    """
     if is_dim(row):
         return "dim"
     if column.id == _WAIT:
@@ -281,7 +283,7 @@ def sessions_lines(
     rows: Sequence[SessionRow] | None = None,
     background: Line = (),
 ) -> list[Line]:
-    """A head with counts, headings, and as many sessions as fit.
+    """Return a head with counts, headings, and as many sessions as fit.
 
     Args:
         session: What is known.
@@ -314,7 +316,7 @@ def sessions_lines(
 
 
 def _headings(columns: Sequence[SessionColumn], rows: Sequence[SessionRow], width: int) -> list[Column]:
-    """The query takes what no address of a client needs."""
+    """Return the query takes what no address of a client needs."""
     longest = max([len(client or "") for client in {row.backend.client for row in rows}], default=0)
     return [
         replace(heading, width=min(max(longest, len(_LOCAL)), heading.width)) if column.id == _CLIENT else heading
@@ -379,7 +381,7 @@ def seldom(interval: Interval | None) -> Phrase:
 
 
 def _apart_s(interval: Interval | None, section: Callable[[Frame], Reading | Unavailable]) -> float | None:
-    """Seconds between two looks at a section, where that is clearly more than between two frames."""
+    """Return seconds between two looks at a section, where that is clearly more than between two frames."""
     looks = None if interval is None else interval.pair(section)
     frames = None if interval is None else interval.pair(sections.footprint)
     if looks is None or frames is None:

@@ -113,7 +113,7 @@ def _forms(change: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
 
 
 def _in_full(change: SinceChange, glyphs: Glyphs) -> str:
-    """The verdict, what stands against one, and when it is looked at next."""
+    """Return the verdict, what stands against one, and when it is looked at next."""
     text = _VERDICTS[change.verdict][0]
     if change.verdict is Verdict.UNDECIDED:
         moving = "" if change.moved is None else f"moving {_percent(change.moved, glyphs).strip()} % in 10 min before"
@@ -156,7 +156,7 @@ def throughput_lines(
     baseline: OverlayWatch | None = None,
     span_s: float = SPANS_S[0],
 ) -> list[Line]:
-    """A head with figures over a chart; in one or two rows a spark with figures beside it.
+    """Return a head with figures over a chart; in one or two rows a spark with figures beside it.
 
     Filled is what the client counts, else what the server does; the server's line stands where both differ, and that
     of the baseline overlay everywhere.
@@ -227,7 +227,7 @@ def _held(session: Session) -> _Held | None:
 
 
 def _held_columns(session: Session, axis: TimeAxis) -> range:
-    """Those after the one in which it began."""
+    """Return those after the one in which it began."""
     halt = session.once(_held)
     if halt is None or session.now is None:
         return range(0)

@@ -43,7 +43,7 @@ from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, TimeAxis, axis
 
 
 def wait_source(session: Session) -> WaitSample | Unavailable:
-    """The newest looks at waits; where nobody was seen waiting and this role may not see everybody, the GRANT."""
+    """Return the newest looks at waits; where nobody was seen waiting and this role may not see everybody, the GRANT."""
     frame, interval = session.now, session.interval
     if frame is None or interval is None:
         return NOT_YET
@@ -68,22 +68,23 @@ _BESIDE: Final = ((CLIENT_THINKS, "client"), (BACKGROUND, "background"), (PACING
 
 
 def waits_rows(width: int, height: int) -> int:
-    """Lines of the chart on the page of waits of that size."""
+    """Return lines of the chart on the page of waits of that size."""
     return max(height // 3 - 1, 3)
 
 
 def waits_needs(session: Session, width: int) -> int:
-    """Lines with a figure for each class that the server has."""
+    """Return lines with a figure for each class that the server has."""
     return _MOST
 
 
 def waits_axis(session: Session, width: int, span_s: float = SPANS_S[0]) -> TimeAxis:
-    """The time axis of a chart of waits; its legend is part of the width."""
+    """Return the time axis of a chart of waits; its legend is part of the width."""
     return time_axis(session, max(width - _LEGEND, GUTTER + 1), SPARK_ROWS + 1, span_s)
 
 
 def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, span_s: float = SPANS_S[0]) -> list[Line]:
-    """A head with figures, the classes stacked with CPU at the bottom, times of day; beside them the classes by name.
+    """Return a head with figures, the classes stacked with CPU at the bottom, times of day; beside them the classes by
+    name.
 
     Class figures are means of the last 10 s, or of as long as there are looks; the head says so. The client's turn is
     grey and no part of the stack.
@@ -146,7 +147,7 @@ def _stacked(series: Sequence[list[float | None]]) -> tuple[list[Columns], list[
 
 
 def _density(metric: Metric) -> int:
-    """Neighbours are told apart without colours; waits of clients are the faintest."""
+    """Return neighbours are told apart without colours; waits of clients are the faintest."""
     return (
         3 if metric.title == "Client" else next(i for i, known_class in enumerate(CLASSES) if known_class is metric) % 3
     )
@@ -155,7 +156,7 @@ def _density(metric: Metric) -> int:
 def _legend(
     classes: Sequence[Metric], totals: Sequence[float], interval: Interval, rows: int, glyphs: Glyphs
 ) -> list[Line]:
-    """A line per class, in the order of the stack from above; where rows are few, those with most sessions."""
+    """Return a line per class, in the order of the stack from above; where rows are few, those with most sessions."""
     beside = [
         (metric, name)
         for metric, name in _BESIDE
@@ -228,7 +229,7 @@ class _Part(Struct, frozen=True):
 
 
 def budget_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """A head with the whole, then bars per wait, largest first, "other" last; what has no room is one sum."""
+    """Return a head with the whole, then bars per wait, largest first, "other" last; what has no room is one sum."""
     interval, waits = session.interval, wait_source(session)
     if interval is None or isinstance(waits, Unavailable):
         reason = waits if isinstance(waits, Unavailable) else NOT_YET

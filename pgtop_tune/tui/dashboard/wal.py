@@ -37,7 +37,7 @@ _DAY_S: Final = 86_400.0
 
 
 def device_phrases(interval: Interval) -> list[Phrase]:
-    """Flushes of the ceiling with their share, and commits for each; nothing where nobody has measured."""
+    """Return flushes of the ceiling with their share, and commits for each; nothing where nobody has measured."""
     most = MOST_FLUSHES(interval)
     if not most:
         return []
@@ -53,13 +53,13 @@ def device_phrases(interval: Interval) -> list[Phrase]:
 
 
 def _aged(interval: Interval) -> Line:
-    """A ceiling of another day may be that of another disk."""
+    """Return a ceiling of another day may be that of another disk."""
     age_s = CEILING_AGE(interval)
     return () if age_s is None or age_s < _DAY_S else ((f" measured {lasting(age_s)} ago", "dim"),)
 
 
 def wal_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """One line with everything that fits; with a second row checkpoints and writers move there."""
+    """Return one line with everything that fits; with a second row checkpoints and writers move there."""
     frame, interval = session.now, session.interval
     wal = NOT_YET if frame is None else sections.wal(frame)
     checkpoints = NOT_YET if frame is None else sections.checkpoints(frame)

@@ -80,7 +80,7 @@ class Dialog(OpensAtOnce[T]):
         self.set_class(low, "-low")
 
     def compose(self) -> ComposeResult:
-        """The box and its one canvas."""
+        """Yield the box and its one canvas."""
         with Container():
             yield LineCanvas(self.glyphs)
 
@@ -136,7 +136,7 @@ class Dialog(OpensAtOnce[T]):
         return max(min(self.CELLS, self.app.size.width - FRAME_CELLS), 1)
 
     def show_from(self, top: int) -> None:
-        """Shows the content from that line on, as far as there is enough of it."""
+        """Show the content from that line on, as far as there is enough of it."""
         self._top = max(top, 0)
         self.repaint()
 
@@ -146,7 +146,7 @@ class Dialog(OpensAtOnce[T]):
         return self._top
 
     def repaint(self) -> None:
-        """Draws the content anew; only what changed reaches the terminal."""
+        """Draw the content anew; only what changed reaches the terminal."""
         if not self.is_mounted or not self.query(LineCanvas):
             # A worker may come back with an answer while the dialog is being taken down.
             return
@@ -212,7 +212,7 @@ class Dialog(OpensAtOnce[T]):
         """Called once per tick; a dialog that shows something of the session overrides it."""
 
     def say(self, message: str = "", style: str = "critical") -> None:
-        """Puts words at the foot: what went wrong, or the result of a key; "" takes them away."""
+        """Put words at the foot: what went wrong, or the result of a key; "" takes them away."""
         self._said = (message, style)
 
     def foot(self, cells: int, most: int | None = None) -> list[Line]:
@@ -250,7 +250,7 @@ class Dialog(OpensAtOnce[T]):
         self.app.notify(copy(self.app, text, message), markup=False)
 
     def action_close(self) -> None:
-        """Gives up."""
+        """Give up."""
         self.dismiss(None)
 
 
@@ -305,7 +305,7 @@ class ConfirmDialog(Dialog[T]):
         return max(min(max(longest, self.CELLS), _WIDEST, self.app.size.width - FRAME_CELLS), 1)
 
     def content(self, cells: int) -> list[Line]:
-        """The question, an empty line, the answers."""
+        """Return the question, an empty line, the answers."""
         lines: list[Line] = [
             line for paragraph in self._question for line in wrapped(paragraph.text, cells, paragraph.style)
         ]
@@ -330,7 +330,7 @@ LEAST_HEIGHT: Final = 15
 
 
 def is_too_small(size: Size) -> bool:
-    """Whether the dashboard would be a broken picture."""
+    """Return whether the dashboard would be a broken picture."""
     return size.width < LEAST_WIDTH or size.height < LEAST_HEIGHT
 
 
@@ -344,7 +344,7 @@ class TooSmall(Screen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """A canvas as large as there is."""
+        """Yield a canvas as large as there is."""
         yield LineCanvas()
 
     def on_mount(self) -> None:
@@ -445,7 +445,7 @@ class DetailsDialog(Dialog[None]):
 
 
 def copy(app: App[Any], text: str, message: str) -> str:
-    """Puts text into the clipboard, without what a terminal would obey or hide.
+    """Put text into the clipboard, without what a terminal would obey or hide.
 
     Args:
         app: It has the terminal.

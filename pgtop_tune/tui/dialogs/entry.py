@@ -44,7 +44,7 @@ class ChoiceField(Struct):
         return self.options[self.index][1] if self.options else ""
 
     def choose(self, value: str) -> None:
-        """Chooses this word; the first one when it is not among them."""
+        """Choose this word; the first one when it is not among them."""
         values = [word for word, _ in self.options]
         self.index = values.index(value) if value in values else 0
 
@@ -59,7 +59,7 @@ class ChoiceField(Struct):
         """Nothing is typed here."""
 
     def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
-        """The chosen word, and the remark."""
+        """Return the chosen word, and the remark."""
         value = f"{glyphs.pointer_left} {self.value} {glyphs.pointer}" if focused else f"  {self.value}"
         return ((value.ljust(_VALUE_CELLS), "cursor" if focused else PLAIN), (f" {self.remark}", "dim"))
 
@@ -79,7 +79,7 @@ class NumberField(Struct):
     text: TextField = field(default_factory=TextField)
 
     def press(self, key: str, character: str | None) -> bool:
-        """Digits and editing keys; + doubles, - halves. Letters are left to the dialog."""
+        """Return digits and editing keys; + doubles, - halves. Letters are left to the dialog."""
         if character in ("+", "-"):
             self._scale(2.0 if character == "+" else 0.5)
             return True
@@ -95,7 +95,7 @@ class NumberField(Struct):
         self.text.insert("".join(character for character in text if character in characters))
 
     def fill(self, number: float | None) -> None:
-        """Shows this number; None is an empty field."""
+        """Show this number; None is an empty field."""
         self.text.replace("" if number is None else units.number(number) if self.fractions else f"{number:.0f}")
 
     def _scale(self, factor: float) -> None:
@@ -107,7 +107,7 @@ class NumberField(Struct):
         self.text.select()
 
     def number(self, least: float = 0.0) -> float | None:
-        """The number; None when the field is empty and may be.
+        """Return the number; None when the field is empty and may be.
 
         Raises:
             UsageProblem: Not a number, or below the least.
@@ -183,7 +183,7 @@ class Form(Struct):
         return self.fields[min(self.focus, len(self.fields) - 1)]
 
     def press(self, key: str, character: str | None) -> bool:
-        """Moves between fields, or types into the one in focus. Enter begins typing and ends it.
+        """Move between fields, or type into the one in focus. Enter begins typing and end it.
 
         Returns:
             Whether the key meant something here.
@@ -214,18 +214,18 @@ class Form(Struct):
         self._select()
 
     def type(self) -> None:
-        """Begins typing."""
+        """Begin typing."""
         field = self.focused
         if not isinstance(field, ChoiceField):
             self.typing, self._before = True, field.text.text
 
     def end_typing(self) -> None:
-        """Keeps what was typed; the next character typed replaces it."""
+        """Keep what was typed; the next character typed replaces it."""
         self.typing = False
         self._select()
 
     def discard(self) -> bool:
-        """Puts back the text that stood in the field before typing began.
+        """Put back the text that stood in the field before typing began.
 
         Returns:
             Whether anything was being typed.
@@ -242,7 +242,7 @@ class Form(Struct):
             field.text.select()
 
     def lines(self, glyphs: Glyphs) -> list[Line]:
-        """One line per field."""
+        """Return one line per field."""
         focused = self.focused
         return [
             (
@@ -298,7 +298,7 @@ class ChoiceDialog(Dialog[str]):
         self._at = values.index(at) if at in values else 0
 
     def content(self, cells: int) -> list[Line]:
-        """A line per word."""
+        """Return a line per word."""
         lines: list[Line] = []
         room = max(cells - _WORD_CELLS - 2, 1)
         for position, choice in enumerate(self._choices):
@@ -351,7 +351,7 @@ class PromptDialog(Dialog[T]):
         self._field = TextField(masked=masked)
 
     def content(self, cells: int) -> list[Line]:
-        """The field, what was wrong with it, the hint."""
+        """Return the field, what was wrong with it, the hint."""
         field: Line = (("> ", "label"), *self._field.line(cells - 2))
         return [field, *self.foot(cells), *wrapped(self._hint, cells, "dim")]
 
@@ -425,5 +425,5 @@ class FormDialog(Dialog[T]):
             self.repaint()
 
     def leave(self) -> None:
-        """Closes it."""
+        """Close it."""
         self.dismiss(None)

@@ -22,7 +22,7 @@ _KEY_CELLS: Final = 14
 
 
 def key_lines(actions: Sequence[Action], keymap: Mapping[str, str], cells: int, glyphs: Glyphs) -> list[Line]:
-    """One line per action, under its group's heading, groups in the order of their first action.
+    """Return one line per action, under its group's heading, groups in the order of their first action.
 
     Args:
         actions: Those that exist in this session.
@@ -197,7 +197,7 @@ def why_untold(metric: DescribedNumber | str, frame: Frame | None) -> str:
 
 
 def explained(metric: DescribedNumber, width: int, absent: str = "") -> list[Line]:
-    """One number: title and unit, definition, source, critical line, why it is not there; wrapped to the width."""
+    """Return one number: title and unit, definition, source, critical line, why it is not there; wrapped to the width."""
     unit = f" ({metric.unit})" if metric.unit else ""
     critical = getattr(metric, "critical", None)
     line = f"; red from {count(critical)}" if critical is not None else ""

@@ -73,7 +73,7 @@ class ExperimentActions:
         return values_words(state.values, self._context.glyphs) if state.under_way else ""
 
     def open(self, services: Services) -> None:
-        """Opens the details of the experiment in view; without one, the dialog that begins one."""
+        """Open the details of the experiment in view; without one, the dialog that begins one."""
         experiments, changes = services.experiments, self._parameters.changes
         if experiments is None or changes is None:
             return
@@ -107,13 +107,13 @@ class ExperimentActions:
             self._context.repaint()
 
     def _read(self, read: ExperimentState | None) -> None:
-        """Puts a verdict aside."""
+        """Put a verdict aside."""
         if read is not None:
             self._put_aside[bool(read.where)] = read.number
         self._context.repaint()
 
     def keep(self, services: Services) -> None:
-        """Makes a better B a change in force; without one, confirms the pending change."""
+        """Make a better B a change in force; without one, confirm the pending change."""
         state = self.shown
         if state is None or not state.better or state.under_way or self._parameters.pending is not None:
             self._parameters.keep(services)
@@ -140,7 +140,7 @@ class ExperimentActions:
         return "; ".join(text for text, _ in results_of(changes_made)), True
 
     async def stop(self) -> None:
-        """Ends an experiment under way, with everything put back.
+        """End an experiment under way, with everything put back.
 
         Raises:
             PgtopError: It could not be ended, or something could not be put back.
@@ -152,7 +152,7 @@ class ExperimentActions:
                 raise PgtopError(problem)
 
     def unless_running(self, act: Callable[Concatenate[Services, P], None]) -> Callable[Concatenate[Services, P], None]:
-        """The action, refused while an experiment has a value of its own in force."""
+        """Return the action, refused while an experiment has a value of its own in force."""
 
         def run(services: Services, /, *args: P.args, **kwargs: P.kwargs) -> None:
             experiment = self.shown

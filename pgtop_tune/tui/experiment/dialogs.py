@@ -53,7 +53,7 @@ def detail_lines(state: ExperimentState, cells: int, glyphs: Glyphs) -> list[Lin
 
 
 def _narrowed(text: list[str], cells: int) -> list[str]:
-    """The text with shorter words in its table, where that is wider than so many cells."""
+    """Return the text with shorter words in its table, where that is wider than so many cells."""
     first = next((at for at, line in enumerate(text) if line.startswith(_TABLE)), None)
     if first is None or "" not in text[first:] or max(map(len, text[first:])) <= cells:
         return text
@@ -90,7 +90,6 @@ class ProgressDialog(Dialog[ExperimentState]):
         self._keep = keep
 
     def content(self, cells: int) -> list[Line]:
-        """See `detail_lines`."""
         state = self._experiments.state()
         keep = "Y keep B  " if state.better else ""
         self.captions("experiment", _RUNNING if state.under_way else _OVER.format(keep=keep))
@@ -208,7 +207,7 @@ def _percent(share: float) -> str:
 
 
 def value_lines(values: Sequence[ArmValues], cells: int) -> list[Line]:
-    """A table of what is compared; what cannot be compared says why."""
+    """Return a table of what is compared; what cannot be compared says why."""
     head: Line = (
         ("parameter".ljust(_NAME_CELLS), "title"),
         ("A, in force".ljust(_VALUE_CELLS), "arm-a"),
@@ -294,7 +293,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         return refused
 
     def on_mount(self) -> None:
-        """Asks for the values in force."""
+        """Ask for the values in force."""
         self._ask_anew()
 
     def on_screen_resume(self) -> None:
@@ -302,7 +301,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         self._ask_anew()
 
     def _ask_anew(self) -> None:
-        """Asks what an experiment would be about, where that is another one than before."""
+        """Ask what an experiment would be about, where that is another one than before."""
         load, values = self._load, tuple((row.name, value) for row, value in self._live)
         subject = (values, None if load.run is None else load.run.run, load.usable)
         if subject != self._asked:
@@ -314,7 +313,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         self._preview = await self._client.ask(self._experiments.look(values, run))
 
     def content(self, cells: int) -> list[Line]:
-        """The values, the load, the time and the noise."""
+        """Return the values, the load, the time and the noise."""
         waits = bool(self._live) and self._preview is None
         values = [*(self._preview.values if self._preview is not None else ()), *self._not_asked]
         load, lines = self._load, value_lines(values, cells) if values else wrapped(_NOTHING, cells, "warning")

@@ -48,7 +48,7 @@ class LoadActions:
         self._shown_series = 0
 
     def open(self, services: Services) -> None:
-        """Opens the dialog."""
+        """Open the dialog."""
         from pgtop_tune.tui.load.dialog import LoadDialog
 
         if services.load is not None:
@@ -60,7 +60,7 @@ class LoadActions:
         self._spec = spec or self._spec
 
     def begin(self) -> None:
-        """Starts the load that was asked for with the screen, if there is one."""
+        """Start the load that was asked for with the screen, if there is one."""
         spec = self._context.options.start_load
         if spec is not None:
             self._context.app.run_worker(self._start(spec), group="start")
@@ -84,7 +84,7 @@ class LoadActions:
         return {"steps": state.title, "making": f"making {state.title}"}.get(state.doing, "")
 
     async def stop(self) -> None:
-        """Ends what is under way.
+        """End what is under way.
 
         Raises:
             PgtopError: It could not be ended.
@@ -94,7 +94,7 @@ class LoadActions:
             await self._context.client.ask(load.stop())
 
     def look(self) -> None:
-        """Tells of a load that has failed, and shows the results of one that has ended. After each frame."""
+        """Tell of a load that has failed, and show the results of one that has ended. After each frame."""
         if self._context.services.load is not None:
             self._look_at_failure()
             self._look_at_results()

@@ -41,7 +41,7 @@ _FOUND: Final = 200
 
 
 def making_lines(progress: MakingProgress | None, cells: int, glyphs: Glyphs) -> list[Line]:
-    """The step under way, a bar where rows are counted, rate and remaining time."""
+    """Return the step under way, a bar where rows are counted, rate and remaining time."""
     if progress is None:
         return [((f"starting {glyphs.ellipsis}", "dim"),)]
     lines: list[Line] = [((progress.step, "strong"),)]
@@ -72,7 +72,7 @@ def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
 
 
 def made_lines(data_set: DataSetMade, cells: int) -> list[Line]:
-    """Seconds of each step."""
+    """Return seconds of each step."""
     if not data_set.steps_s:
         return wrapped(f"{data_set.title}: it existed already", cells, "good")
     rows = [*data_set.steps_s, ("total", data_set.total_s)]
@@ -131,7 +131,7 @@ class InitDialog(FormDialog[None]):
         self.form.go_to(1)
 
     def on_mount(self) -> None:
-        """Asks what it would mean."""
+        """Ask what it would mean."""
         self._look()
 
     @property
@@ -139,7 +139,7 @@ class InitDialog(FormDialog[None]):
         return MakingPlan(self._dataset.value, self._amount.text.text.strip())
 
     def content(self, cells: int) -> list[Line]:
-        """The making under way, or the form with what it would mean."""
+        """Return the making under way, or the form with what it would mean."""
         state = self._load.state()
         if state.doing == _MAKING:
             self.captions(f"making {state.title}", "x stop  Esc dashboard")
@@ -268,7 +268,7 @@ class StepsDialog(FormDialog[bool]):
         self.form = Form((self._axis, self._list, self._time, self._tidy), focus=1)
 
     def content(self, cells: int) -> list[Line]:
-        """The form, how long it will take, and what was wrong with it."""
+        """Return the form, how long it will take, and what was wrong with it."""
         lines = [*self.form.lines(self.glyphs), ()]
         try:
             seconds = int(self._time.number(1) or 0)
@@ -379,7 +379,7 @@ class LoadForm:
         return "" if profile is None else profile.dataset
 
     def press(self, key: str, character: str | None) -> bool:
-        """Moves between fields, or types into the one in focus.
+        """Move between fields, or type into the one in focus.
 
         Returns:
             Whether the key meant something here.
@@ -397,7 +397,7 @@ class LoadForm:
             self.protocol.choose(profile.protocol)
 
     def lines(self, glyphs: Glyphs) -> list[Line]:
-        """One line per field, and below the profile what it runs on."""
+        """Return one line per field, and below the profile what it runs on."""
         profile, *fields = self.form.lines(glyphs)
         return [profile, *self._dataset_line(), *fields]
 
@@ -433,7 +433,7 @@ _ENDED: Final = {
 
 
 def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
-    """A run under way: elapsed, remaining, figures, command.
+    """Return a run under way: elapsed, remaining, figures, command.
 
     Args:
         session: For the figures.
@@ -500,7 +500,7 @@ class LoadDialog(Dialog[LoadSpec]):
         self._seen = False
 
     def on_mount(self) -> None:
-        """Asks what can be run."""
+        """Ask what can be run."""
         self.work(self._open(), "loading profiles")
 
     async def _open(self) -> None:
@@ -542,7 +542,7 @@ class LoadDialog(Dialog[LoadSpec]):
         return lines
 
     def _long_lines(self, state: LoadState, run: BenchRun | None, cells: int) -> list[Line]:
-        """A data set in the making, or steps: which, how it goes, and those that are done."""
+        """Return a data set in the making, or steps: which, how it goes, and those that are done."""
         self.captions("load", "x stop  Esc back")
         lines: list[Line] = [((state.title, "strong"), (f"   {state.detail}" if state.detail else "", "dim")), ()]
         if state.doing == "making":
@@ -627,7 +627,7 @@ class LoadDialog(Dialog[LoadSpec]):
         return True
 
     def ask_for_dataset(self, form: LoadForm) -> None:
-        """Opens what makes a data set; afterwards the form knows what is there."""
+        """Open what makes a data set; afterwards the form knows what is there."""
 
         def closed(result: None) -> None:
             self._preview()
@@ -636,7 +636,7 @@ class LoadDialog(Dialog[LoadSpec]):
         self.app.push_screen(InitDialog(self._load, self._client, form.dataset, self.glyphs), closed)
 
     def ask_for_steps(self, form: LoadForm) -> None:
-        """Opens what starts steps."""
+        """Open what starts steps."""
         spec = self._typed_spec()
         if spec is None:
             return

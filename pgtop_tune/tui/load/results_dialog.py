@@ -24,7 +24,7 @@ _STYLES: Final = {RunVerdict.INVALID: "critical", RunVerdict.SUSPECT: "warning",
 
 
 def result_lines(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
-    """Everything an operator asks of a run, from the most to the least important.
+    """Return everything an operator asks of a run, from the most to the least important.
 
     Args:
         result: Of one run.
@@ -46,17 +46,17 @@ def result_lines(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
 
 
 def load_words(result: RunResult) -> str:
-    """The profile, or the scripts."""
+    """Return the profile, or the scripts."""
     return one_line(result.profile or " ".join(script.name for script in result.scripts) or "scripts", _NAME)
 
 
 def report_figure(value: float | None, digits: int = 1) -> str:
-    """A figure of a report, in full: it may be compared with another."""
+    """Return a figure of a report, in full: it may be compared with another."""
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
 def verdict_words(result: RunResult) -> tuple[str, str]:
-    """Whether it counts, in a word, and its style."""
+    """Return whether it counts, in a word, and its style."""
     if not result.valid:
         return "not valid", "critical"
     if any(doubt.verdict is RunVerdict.SUSPECT for doubt in result.doubts):
@@ -112,7 +112,7 @@ def _seconds(result: RunResult) -> str:
 
 
 def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
-    """All of the run, and each script where there are several."""
+    """Return all of the run, and each script where there are several."""
     if result.latencies is None:
         return labelled("percentiles", "the log has no transaction", cells, "dim", LABEL)
     named = [("all", result.latencies), *((script.part, script.latencies) for script in result.by_script)]
@@ -137,7 +137,8 @@ def _row(name: str, latencies: LatencySummary, result: RunResult) -> list[tuple[
 
 
 def _statements(result: RunResult, cells: int) -> list[Line]:
-    """Mean latency of each statement, where that was asked for, and what the server says of its execution."""
+    """Return the mean latency of each statement, where that was asked for, and what the server says of its execution.
+    """
     report, times = result.report, result.server_times
     if report is None:
         return []
@@ -210,7 +211,7 @@ def steps_lines(series: LoadSeries, cells: int, rows: int, glyphs: Glyphs) -> li
 
 
 def step_table(series: LoadSeries, cells: int, glyphs: Glyphs) -> list[Line]:
-    """A row for each step that has ended; a failed one has its reason."""
+    """Return a row for each step that has ended; a failed one has its reason."""
     columns = (
         Column(_TITLES[series.axis], 8, "right"),
         Column("tps", 10, "right"),
@@ -248,7 +249,7 @@ def _chart_rows(spare: int) -> tuple[int, int]:
 def _chart(
     series: LoadSeries, values: Sequence[float | None], style: str, cells: int, rows: int, glyphs: Glyphs
 ) -> list[Line]:
-    """Every step is as wide as the next: loads are mostly doubled."""
+    """Return every step is as wide as the next: loads are mostly doubled."""
     columns, steps = max(cells - GUTTER, 0), len(values)
     knee = None if series.knee is None else series.knee.load
     return filled_lines(
@@ -260,7 +261,7 @@ def _chart(
 
 
 def _scale(series: LoadSeries, cells: int) -> Line:
-    """The loads below the columns of their points, as many as find room."""
+    """Return the loads below the columns of their points, as many as find room."""
     columns, steps = cells - GUTTER, len(series.points)
     text = ""
     for index, point in enumerate(series.points):
@@ -304,7 +305,7 @@ class ResultsDialog(Dialog[None]):
         return _KEYS if self._pages == 1 else f"left, right each step  {_KEYS}"
 
     def content(self, cells: int) -> list[Line]:
-        """The page in view."""
+        """Return the page in view."""
         series = self._series
         if series.axis and self._page == 0:
             return steps_lines(series, cells, self.app.size.height - _AROUND, self.glyphs)

@@ -106,12 +106,12 @@ _CHARTS: Final = (
 
 
 def history_axis(session: Session, width: int) -> TimeAxis:
-    """The time axis that all histories share."""
+    """Return the time axis that all histories share."""
     return time_axis(session, width, SPARK_ROWS + 1)
 
 
 def history_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """Exactly so many lines: charts with a head each, times of day below the last."""
+    """Return exactly so many lines: charts with a head each, times of day below the last."""
     interval = session.interval
     count = min((height - 1) // _LEAST, len(_CHARTS))
     if interval is None or count < 1:
@@ -207,14 +207,14 @@ _TRANSPARENT: Final = (("anon", metrics.ANON_HUGE), ("shmem", details.SHMEM_HUGE
 
 
 def summary_rows(width: int, height: int) -> int:
-    """Six lines on a small screen, a third of a large one, at most fourteen; half of a wide one, with histories."""
+    """Return six lines on a small screen, a third of a large one, at most fourteen; half of a wide one, with histories."""
     if width >= HALVES_FROM:
         return max(height // 2, _FEWEST)
     return min(max(height // _SHARE, _FEWEST), _MOST)
 
 
 def summary_needs(session: Session, width: int) -> int:
-    """A line each for names, kinds of CPU and the rest, one for notes, and as many as the cores fill."""
+    """Return a line each for names, kinds of CPU and the rest, one for notes, and as many as the cores fill."""
     host = NOT_YET if session.now is None else session.now.host
     if session.now is None or isinstance(host, Unavailable):
         return 1
@@ -226,8 +226,8 @@ def summary_needs(session: Session, width: int) -> int:
 
 
 def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The figures; on a wide screen in the left half, with tables as far as there is room, and the histories in the
-    right one.
+    """Return the figures; on a wide screen in the left half, with tables as far as there is room, and the histories in
+    the right one.
     """
     if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
         return summary_lines(session, width, height, glyphs)
@@ -239,7 +239,7 @@ def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Li
 
 
 def _left_half(width: int) -> int:
-    """Cells of the figures; beside them, a blank apart, are the histories."""
+    """Return cells of the figures; beside them, a blank apart, are the histories."""
     return width // 2 - 1
 
 
@@ -262,7 +262,7 @@ def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
 
 
 def _below(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The tables that need few lines, one under the other, each with its rows as far as there is room."""
+    """Return the tables that need few lines, one under the other, each with its rows as far as there is room."""
     lines: list[Line] = []
     for table in _SMALL:
         rows = table.rows(session)
@@ -307,7 +307,7 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
 
 
 def _told(frame: Frame) -> Callable[[Iterable[Metric]], list[Metric]]:
-    """Leaves out the figures that the source does not have: they are named together, and `?` says why.
+    """Leave out the figures that the source does not have: they are named together, and `?` says why.
 
     The cache of ZFS stands there only where there is ZFS.
     """
@@ -319,7 +319,7 @@ def _told(frame: Frame) -> Callable[[Iterable[Metric]], list[Metric]]:
 
 
 def _without(frame: Frame, width: int) -> list[Line]:
-    """The figures of these lines and of the tables that the source does not have; none where it has all."""
+    """Return the figures of these lines and of the tables that the source does not have; none where it has all."""
     facts = sections.machine(frame)
     if isinstance(facts, Unavailable) or not facts.untold:
         return []
@@ -339,7 +339,7 @@ def _line(label: str, content: Line, width: int) -> Line:
 
 
 def _said(label: str, section: object, draw: Callable[[Any], list[Phrase]], width: int) -> Line:
-    """The section's phrases, or why it is not there."""
+    """Return the section's phrases, or why it is not there."""
     phrases = [Phrase(absence(section))] if isinstance(section, Unavailable) else draw(section)
     return _line(label, fitting(phrases, width - _LABEL, _GAP), width)
 
@@ -349,7 +349,7 @@ def _numbers(rows: Sequence[Metric], interval: Interval, form: Form, cells: int)
 
 
 def _titled(rows: Sequence[tuple[str, Metric]], interval: Interval, form: Form, cells: int) -> list[Phrase]:
-    """Metrics under shorter titles, where the label of the line says the rest."""
+    """Return metrics under shorter titles, where the label of the line says the rest."""
     return [
         Phrase(labelled(title, form(value := row(interval)).rjust(cells), alarm(value, row.critical)), 1)
         for title, row in rows
@@ -375,13 +375,13 @@ def _source(host: HostSample, width: int) -> Line:
 
 
 def _cores(facts: HostFacts, host: HostSample) -> str:
-    """Cores of the machine, and of them those that the server may use where these are fewer."""
+    """Return cores of the machine, and of them those that the server may use where these are fewer."""
     used = facts.cpu_count if isinstance(host.cgroup, Unavailable) else host.cgroup.cpus_of(facts.cpu_count)
     return f"{facts.cpu_count} cores" + (f", the server may use {used}" if used < facts.cpu_count else "")
 
 
 def _system(kernel: str) -> str:
-    """A release alone is one of Linux; others say their name."""
+    """Return a release alone is one of Linux; others say their name."""
     release = one_line(kernel, 40)
     return f"Linux {release}" if release[:1].isdigit() else release
 
@@ -395,7 +395,7 @@ def _notes(host: HostSample, width: int) -> list[Line]:
 
 
 def _strips(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """A cell per core on as many lines as there are, core 0 first; folded when even that is not enough."""
+    """Return a cell per core on as many lines as there are, core 0 first; folded when even that is not enough."""
     cpu = sections.cpu(frame)
     if isinstance(cpu, Unavailable):
         return []
@@ -414,7 +414,7 @@ def _strips(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Gly
 
 
 def _bars(cores: Sequence[str], busy: Sequence[float | None], across: int, width: int, glyphs: Glyphs) -> list[Line]:
-    """A bar with its number and figure per core."""
+    """Return a bar with its number and figure per core."""
     lines = []
     for start in range(0, len(cores), across):
         spans: list[Span] = []

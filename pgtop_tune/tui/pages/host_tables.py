@@ -56,7 +56,7 @@ class HostRow(Struct, frozen=True):
     table: _SharedFacts
 
     def value(self, metric: str) -> float | None:
-        """The number of a metric now."""
+        """Return the number of a metric now."""
         return self.table.values[metric].get(self.key)
 
     @property
@@ -75,7 +75,7 @@ def _minutes(value: float | None) -> str:
 
 
 def _of(keyed: Keyed[Any], width: int, form: Form, *, title: str = "", visible: bool = True) -> PageColumn:
-    """A column of a metric: what it means stands in the catalogue."""
+    """Return a column of a metric: what it means stands in the catalogue."""
     return figure(
         keyed.id.rpartition(".")[2], title or keyed.title, width, lambda row: row.value(keyed.id), form,
         keyed.definition, keyed.source, visible=visible, critical=keyed.critical, metric=keyed.id,

@@ -254,7 +254,7 @@ def _rate(*names: str) -> Callable[[Any], float | None]:
 
 
 def _each(part: str, operations: str) -> Callable[[Any], float | None]:
-    """Milliseconds per operation; unknown while the time stands still, because nobody measures it."""
+    """Return milliseconds per operation; unknown while the time stands still, because nobody measures it."""
 
     def value(row: Any) -> float | None:
         time_us: float | None = row.each(part, operations)

@@ -56,7 +56,7 @@ _TITLE: Final = 60
 
 
 def table_width(table: PageTable, view: ListingView, width: int) -> int:
-    """Cells of the table on a screen that wide; all of them where there is one half."""
+    """Return cells of the table on a screen that wide; all of them where there is one half."""
     if width < FROM:
         return width
     columns = shown_columns(table, view)
@@ -100,11 +100,11 @@ class RowBeside:
         return [*lines, *[blank] * (height - len(lines))][:height]
 
     def had(self, table: PageTable) -> bool:
-        """Whether a row of the table ever stood here."""
+        """Return whether a row of the table ever stood here."""
         return self._keys.get(table.id) is not None
 
     def row(self, table: PageTable, view: ListingView, rows: Sequence[Any]) -> Any | None:
-        """The selected row; else the one that stood here before, or the first.
+        """Return the selected row; else the one that stood here before, or the first.
 
         Args:
             table: The table in view.
@@ -158,7 +158,7 @@ def _name(table: PageTable, row: Any) -> str:
 
 
 def _foremost(table: PageTable, view: ListingView, row: Any, kept: Hashable) -> PageColumn | None:
-    """The number that the table is sorted by, else the one that stood here before, else the first that is known."""
+    """Return the number that the table is sorted by, else the one that stood here before, else the first that is known."""
     key, *columns_after = shown_columns(table, view)
     numbers = [column for column in columns_after if _is_number(column)]
     # A table that is sorted by its key column at first has a number there, and not a name.
@@ -187,7 +187,9 @@ def _value(column: PageColumn, row: Any) -> float | None:
 
 
 def titles(tables: Sequence[PageTable], table: PageTable, cells: int, glyphs: Glyphs) -> Line:
-    """The tables' titles from the first one on, or as near to it as the one in view allows; the others are counted."""
+    """Return the tables' titles from the first one on, or as near to it as the one in view allows; the others are
+    counted.
+    """
     at = tables.index(table)
     line: Line = ()
     for first in range(at + 1):
@@ -261,7 +263,7 @@ class ListingView(Struct, frozen=True):
 
 
 def first_view(table: PageTable, columns: frozenset[str] | None = None) -> ListingView:
-    """The view a table begins with.
+    """Return the view a table begins with.
 
     Args:
         table: The table.
@@ -280,17 +282,17 @@ def row_key(table: PageTable, row: Any) -> Hashable:
 
 
 def column_of(table: PageTable, name: str) -> PageColumn | None:
-    """The column of that id."""
+    """Return the column of that id."""
     return next((column for column in table.columns if column.id == name), None)
 
 
 def shown_columns(table: PageTable, view: ListingView) -> tuple[PageColumn, ...]:
-    """The chosen columns from left to right; the key column is always among them."""
+    """Return the chosen columns from left to right; the key column is always among them."""
     return tuple(column for column in table.columns if column.id in view.columns or column is table.columns[0])
 
 
 def _laid_out(table: PageTable, view: ListingView) -> list[PageColumn]:
-    """The shown columns; that sorted by is wide enough for its whole heading and the arrow behind it."""
+    """Return the shown columns; that sorted by is wide enough for its whole heading and the arrow behind it."""
     columns = list(shown_columns(table, view))
     for index, column in enumerate(columns):
         if column.id == view.sort and column.width <= len(column.title):
@@ -299,7 +301,7 @@ def _laid_out(table: PageTable, view: ListingView) -> list[PageColumn]:
 
 
 def ordered(table: PageTable, view: ListingView, rows: Sequence[Any]) -> list[Any]:
-    """The rows that pass filter and quiet, in order.
+    """Return the rows that pass filter and quiet, in order.
 
     Sorting is stable: rows that compare alike keep the table's own order. Unknown values stand last either way.
     """
@@ -324,7 +326,7 @@ def ordered(table: PageTable, view: ListingView, rows: Sequence[Any]) -> list[An
 
 
 def _compared(value: SortValue) -> tuple[bool, SortValue]:
-    """Numbers and words never meet in a comparison."""
+    """Return numbers and words never meet in a comparison."""
     return (True, value.casefold()) if isinstance(value, str) else (False, value)
 
 
@@ -335,14 +337,14 @@ def _searched(table: PageTable, view: ListingView, row: Any) -> Sequence[str]:
 
 
 def cursor_of(table: PageTable, view: ListingView, rows: Sequence[Any]) -> int | None:
-    """Index of the selected row; None when none is selected or it is not among the rows."""
+    """Return the index of the selected row; None when none is selected or it is not among the rows."""
     if view.selected is None:
         return None
     return next((index for index, row in enumerate(rows) if row_key(table, row) == view.selected), None)
 
 
 def scrolled(table: PageTable, view: ListingView, rows: Sequence[Any], visible: int) -> ListingView:
-    """The view with its first row such that no line is left empty and the selected row is shown."""
+    """Return the view with its first row such that no line is left empty and the selected row is shown."""
     top = first_in_view(view.top, cursor_of(table, view, rows), len(rows), visible)
     return view if top == view.top else replace(view, top=top)
 
@@ -356,12 +358,12 @@ def cursor_moved(table: PageTable, view: ListingView, rows: Sequence[Any], by: i
 
 
 def selected(table: PageTable, view: ListingView, rows: Sequence[Any], at: int, visible: int) -> ListingView:
-    """The view with the row at that index selected and shown."""
+    """Return the view with the row at that index selected and shown."""
     return scrolled(table, replace(view, selected=row_key(table, rows[at])), rows, visible)
 
 
 def sorted_by_next(table: PageTable, view: ListingView, by: int) -> ListingView:
-    """The view sorted by the next (or previous) shown column that can be, from the top."""
+    """Return the view sorted by the next (or previous) shown column that can be, from the top."""
     names = [column.id for column in shown_columns(table, view) if column.value is not None]
     if table.sort == NATURAL:
         names.insert(0, NATURAL)
@@ -374,14 +376,14 @@ def sorted_by_next(table: PageTable, view: ListingView, by: int) -> ListingView:
 
 
 def sorted_by(view: ListingView, column: PageColumn) -> ListingView:
-    """The view sorted by that column, or in the opposite order where it is already."""
+    """Return the view sorted by that column, or in the opposite order where it is already."""
     if view.sort == column.id:
         return turned_round(view)
     return replace(view, sort=column.id, descending=column.largest_first, top=0)
 
 
 def heading_at(table: PageTable, view: ListingView, width: int, x: int, glyphs: Glyphs) -> PageColumn | None:
-    """The column that can be sorted by whose heading stands in that cell; None where there is none."""
+    """Return the column that can be sorted by whose heading stands in that cell; None where there is none."""
     columns, _, _ = placed(table, view, width)
     at = 0
     for column, cells in zip(columns, column_widths(_headings(columns, view, width, glyphs), width), strict=True):
@@ -392,12 +394,12 @@ def heading_at(table: PageTable, view: ListingView, width: int, x: int, glyphs: 
 
 
 def turned_round(view: ListingView) -> ListingView:
-    """The view in the opposite order; a table's own order has none."""
+    """Return the view in the opposite order; a table's own order has none."""
     return view if view.sort == NATURAL else replace(view, descending=not view.descending, top=0)
 
 
 def tag_turned(table: PageTable, view: ListingView, rows: Sequence[Any], visible: int) -> ListingView:
-    """The view with the selected row tagged, or not any more, and the next one selected."""
+    """Return the view with the selected row tagged, or not any more, and the next one selected."""
     cursor = cursor_of(table, view, rows)
     if cursor is None or view.selected is None:
         return cursor_moved(table, view, rows, 1, visible)
@@ -405,7 +407,7 @@ def tag_turned(table: PageTable, view: ListingView, rows: Sequence[Any], visible
 
 
 def without_gone_tags(table: PageTable, view: ListingView, rows: Sequence[Any] | Unavailable) -> ListingView:
-    """The view without the tags of rows that are not there any more; all stay while the rows cannot be read."""
+    """Return the view without the tags of rows that are not there any more; all stay while the rows cannot be read."""
     if not view.tagged or isinstance(rows, Unavailable):
         return view
     kept = view.tagged & {row_key(table, row) for row in rows}
@@ -413,7 +415,7 @@ def without_gone_tags(table: PageTable, view: ListingView, rows: Sequence[Any] |
 
 
 def with_columns(table: PageTable, view: ListingView, columns: frozenset[str]) -> ListingView:
-    """The view with other columns; one that is sorted by and hidden gives way to the table's first order."""
+    """Return the view with other columns; one that is sorted by and hidden gives way to the table's first order."""
     view = replace(view, columns=columns | {table.columns[0].id}, scrolled_past=0)
     if view.sort in view.columns or view.sort == NATURAL:
         return view
@@ -422,7 +424,7 @@ def with_columns(table: PageTable, view: ListingView, columns: frozenset[str]) -
 
 
 def placed(table: PageTable, view: ListingView, width: int) -> tuple[tuple[PageColumn, ...], int, int]:
-    """The columns that have room.
+    """Return the columns that have room.
 
     Returns:
         The columns from left to right, how many are scrolled past or out of sight on the left, and how many on the
@@ -454,13 +456,13 @@ def _furthest(columns: Sequence[PageColumn], room: int) -> int:
 
 
 def sideways(table: PageTable, view: ListingView, by: int, width: int) -> ListingView:
-    """The view scrolled by so many columns, as far as there are any."""
+    """Return the view scrolled by so many columns, as far as there are any."""
     _, past, _ = placed(table, view, width)
     return replace(view, scrolled_past=placed(table, replace(view, scrolled_past=max(past + by, 0)), width)[1])
 
 
 def sort_in_sight(table: PageTable, view: ListingView, width: int) -> ListingView:
-    """The view scrolled no further than it takes to see the column sorted by; as it is where that has no room."""
+    """Return the view scrolled no further than it takes to see the column sorted by; as it is where that has no room."""
     columns = len(shown_columns(table, view))
     for past in sorted(range(columns), key=lambda past: abs(past - view.scrolled_past)):
         scrolled_to = replace(view, scrolled_past=past)
@@ -480,7 +482,7 @@ def listing_lines(
     left_out: int = 0,
     pointed: Hashable = None,
 ) -> list[Line]:
-    """The head, headings and as many rows as fit; `height` lines of `width` cells.
+    """Return the head, headings and as many rows as fit; `height` lines of `width` cells.
 
     Args:
         tables: All tables of the page, named in the head.

@@ -68,7 +68,7 @@ class PageColumn(Struct, frozen=True):
 
 
 def grown(columns: Sequence[PageColumn], room: int) -> tuple[PageColumn, ...]:
-    """The columns, those that may grow as much wider as there is room, from left to right."""
+    """Return the columns, those that may grow as much wider as there is room, from left to right."""
     wider = []
     for column in columns:
         more = min(max(column.most - column.width, 0), room)
@@ -174,7 +174,9 @@ def section_rows(
 def unless_hidden(
     rows: Callable[[Session], Sequence[Any] | Unavailable],
 ) -> Callable[[Session], Sequence[Any] | Unavailable]:
-    """The same rows about sessions; where there are none and this role may not see everybody's, the GRANT instead."""
+    """Return the same rows about sessions; where there are none and this role may not see everybody's, the GRANT
+    instead.
+    """
 
     def shown(session: Session) -> Sequence[Any] | Unavailable:
         session_rows = rows(session)
@@ -186,7 +188,7 @@ def unless_hidden(
 
 
 def foreign(text: Callable[[Any], str | None]) -> Callable[[Any], str]:
-    """A name or other words of a stranger, on one line; "" without."""
+    """Return a name or other words of a stranger, on one line; "" without."""
 
     def safe(row: Any) -> str:
         return one_line(text(row) or "", TEXT)
@@ -227,7 +229,7 @@ def figure(
     critical: float | None = None,
     metric: str = "",
 ) -> PageColumn:
-    """A column that stands right and sorts largest first; nothing and unknown are dim.
+    """Return a column that stands right and sorts largest first; nothing and unknown are dim.
 
     Args:
         id, title, width, definition, source, visible, metric: As of `PageColumn`.
@@ -274,7 +276,7 @@ def word(
     elastic: bool = False,
     most: int = 0,
 ) -> PageColumn:
-    """A column of words that sorts from a to z; an empty one is drawn as unknown."""
+    """Return a column of words that sorts from a to z; an empty one is drawn as unknown."""
     return PageColumn(
         id=id,
         title=title,
@@ -333,7 +335,7 @@ def row_lines(
 
 
 def _fact(column: PageColumn, row: Any, cells: int, *, cut: bool = False) -> list[Line]:
-    """Title and value; behind a short value what it means, on one line where it is cut."""
+    """Return the title and value; behind a short value what it means, on one line where it is cut."""
     text, style = printable(column.text(row).strip(), _TEXT), column.style(row)
     room = cells - _LABEL_CELLS - _VALUE_CELLS
     if room < _LEAST or cell_len(text) >= _VALUE_CELLS:

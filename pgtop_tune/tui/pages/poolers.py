@@ -37,7 +37,7 @@ _SHOWN: Final = 80
 
 
 def _of_traffic(field: str) -> Any:
-    """A number of what goes through a pool, None where it is not known."""
+    """Return a number of what goes through a pool, None where it is not known."""
 
     def value(row: PoolRow) -> float | None:
         rate: float | None = None if row.traffic is None else getattr(row.traffic, field)

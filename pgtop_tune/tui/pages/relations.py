@@ -58,7 +58,7 @@ class Maker(Struct, frozen=True):
 
 
 def makers(interval: Interval) -> list[Maker]:
-    """Processes with temporary files; empty without the section."""
+    """Return processes with temporary files; empty without the section."""
     sample, activity = interval.now(sections.temp_files), interval.now(sections.activity)
     backends = {} if activity is None else {backend.pid: backend for backend in activity.backends}
     return [] if sample is None else [Maker(files, backends.get(files.pid)) for files in sample.processes]

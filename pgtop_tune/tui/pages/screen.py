@@ -43,13 +43,13 @@ class ColumnChoice:
         self._tables: dict[str, dict[str, bool]] = _read(state_dir() / _FILE)
 
     def of(self, table: PageTable) -> frozenset[str]:
-        """Ids of the columns to show; the key column always among them."""
+        """Return ids of the columns to show; the key column always among them."""
         chosen = self._tables.get(table.id, {})
         visible = {column.id for column in table.columns if chosen.get(column.id, column.visible)}
         return frozenset(visible | {table.columns[0].id})
 
     def choose(self, table: PageTable, columns: frozenset[str]) -> str:
-        """Remembers a choice.
+        """Remember a choice.
 
         Returns:
             Why it will be forgotten with this session; "" when it was written down.
@@ -112,7 +112,7 @@ class ColumnsDialog(Dialog[frozenset[str]]):
         self._top_column = 0
 
     def content(self, cells: int) -> list[Line]:
-        """A line per column, and under the list what the one pointed at says and where it comes from."""
+        """Return a line per column, and under the list what the one pointed at says and where it comes from."""
         columns = self._table.columns
         room = max(self.app.size.height - _BESIDES, 1)
         self._top_column = min(max(self._top_column, self._at - room + 1), self._at)
@@ -209,7 +209,7 @@ class PageScreen(SceneScreen):
             self.paint_soon()
 
     def heights(self, width: int, height: int) -> dict[str, int]:
-        """The summary gets what it asks for as long as the table keeps a few rows."""
+        """Return the summary gets what it asks for as long as the table keeps a few rows."""
         self._summary_height = self._summary_wanted(width, height)
         self._table_height = max(height - 2 - self._summary_height, 0)
         return {"header": 1, "summary": self._summary_height, "table": self._table_height, "footer": 1}
@@ -266,7 +266,7 @@ class PageScreen(SceneScreen):
         return {"header": [header], "summary": summary, "table": table, "footer": [footer]}
 
     def _footer_keys(self) -> tuple[tuple[str, str], ...]:
-        """The same for a table from frame to frame."""
+        """Return the same for a table from frame to frame."""
         at = self.page.id, self.table.id, self.moving
         if at not in self._keys:
             self._keys[at] = footer_keys(self.offered(), self._keymap, moving=self.moving)
@@ -330,7 +330,7 @@ class PageScreen(SceneScreen):
         self.paint()
 
     def select(self, key: Hashable) -> None:
-        """Selects the row with that key."""
+        """Select the row with that key."""
         self._choose(replace(self._view, selected=key))
 
     @property
@@ -341,7 +341,7 @@ class PageScreen(SceneScreen):
         return (column.title or column.id) if chosen and column is not None else self.table.title
 
     def explained(self, cells: int) -> list[Line]:
-        """The columns of the table in view, the numbers of the summary, the columns of the page's other tables."""
+        """Return the columns of the table in view, the numbers of the summary, the columns of the page's other tables."""
         other_tables = [table for table in self.page.tables if table is not self.table]
         lines = self._columns_explained(self.table, cells)
         if self.page.numbers:
@@ -368,7 +368,6 @@ class PageScreen(SceneScreen):
         return self._backends([row for row in everything if listing.row_key(table, row) in keys])
 
     def chosen_statement(self) -> StatementToPlan | str | None:
-        """See `SceneScreen.chosen_statement`."""
         statement_of, selected = self.table.statement_of, self._view.selected
         if statement_of is None:
             return None
@@ -376,7 +375,6 @@ class PageScreen(SceneScreen):
         return "select a statement with the arrows first" if row is None else statement_of(self._scene.session, row)
 
     def listed_backends(self) -> tuple[BackendKey, ...]:
-        """See `SceneScreen.listed_backends`."""
         return self._backends(self._found) if self._view.filter else ()
 
     def _backends(self, rows: Sequence[Any]) -> tuple[BackendKey, ...]:
@@ -387,11 +385,9 @@ class PageScreen(SceneScreen):
 
     @property
     def filtered_by(self) -> str:
-        """See `SceneScreen.filtered_by`."""
         return self._view.filter
 
     def filter_by(self, text: str) -> None:
-        """See `SceneScreen.filter_by`."""
         self._choose(replace(self._view, filter=text, top=0))
 
     def action_table(self, by: int) -> None:
@@ -402,18 +398,18 @@ class PageScreen(SceneScreen):
         self.paint()
 
     def action_move(self, by: int) -> None:
-        """Selects the row so many further down."""
+        """Select the row so many further down."""
         self._choose(listing.cursor_moved(self.table, self._view, self._found, by, self.visible_rows))
 
     def action_edge(self, by: int) -> None:
-        """Selects the first or the last row."""
+        """Select the first or the last row."""
         rows = self._found
         if rows:
             at = 0 if by < 0 else len(rows) - 1
             self._choose(listing.selected(self.table, self._view, rows, at, self.visible_rows))
 
     def action_sideways(self, by: int) -> None:
-        """Scrolls by a column."""
+        """Scroll by a column."""
         self._choose(listing.sideways(self.table, self._view, by, self._table_width))
 
     def action_unselect(self) -> None:
@@ -423,25 +419,25 @@ class PageScreen(SceneScreen):
         self._choose(replace(self._view, selected=None, tagged=frozenset(), filter="", top=0))
 
     def action_sort(self, by: int) -> None:
-        """Sorts by the next or the previous column."""
+        """Sort by the next or the previous column."""
         view = listing.sorted_by_next(self.table, self._view, by)
         self._choose(listing.sort_in_sight(self.table, view, self._table_width))
 
     def action_reverse(self) -> None:
-        """Sorts the other way round."""
+        """Sort the other way round."""
         self._choose(listing.turned_round(self._view))
 
     def action_idle(self) -> None:
-        """Hides or shows what is at rest."""
+        """Hide or show what is at rest."""
         if self.table.quiet is not None:
             self._choose(replace(self._view, hide_quiet=not self._view.hide_quiet))
 
     def action_tag(self) -> None:
-        """Tags the selected row and goes to the next."""
+        """Tag the selected row and go to the next."""
         self._choose(listing.tag_turned(self.table, self._view, self._found, self.visible_rows))
 
     def action_columns(self) -> None:
-        """Asks which columns to show."""
+        """Ask which columns to show."""
         table = self.table
 
         def chosen(columns: frozenset[str] | None) -> None:
@@ -456,7 +452,7 @@ class PageScreen(SceneScreen):
         self.app.push_screen(ColumnsDialog(table, self._view.columns, self._glyphs), chosen)
 
     def action_details(self) -> None:
-        """Opens all details of the selected row; selects the first one when there is none."""
+        """Open all details of the selected row; select the first one when there is none."""
         table, key, rows = self.table, self._view.selected, self.rows
         if isinstance(rows, Unavailable):
             self.app.notify(one_line(str(rows), _REASON), markup=False, severity="warning")
@@ -481,18 +477,17 @@ class PageScreen(SceneScreen):
         self.app.push_screen(DetailsDialog(title, self._scene.session, lines, copied, glyphs, more))
 
     def action_copy(self) -> None:
-        """Copies the selected row, or what of it is worth copying."""
+        """Copy the selected row, or what of it is worth copying."""
         key = self._view.selected
         text = "" if key is None else row_text(self.table, _row(self.table, self._scene.session, key))
         self.copy_or_warn(text, "copied to your terminal's clipboard", "select a row with the arrows first")
 
     def moment_at(self, pane: str, x: int, y: int) -> float | None:
-        """See `SceneScreen.moment_at`."""
         size = self.app.size.width, self._summary_height
         return self.page.moment_at(self._scene.session, size, (x, y)) if pane == "summary" else None
 
     def clicked_in(self, pane: str, x: int, y: int) -> None:
-        """Selects a row, sorts by a heading, or turns to a table that the head names."""
+        """Select a row, sort by a heading, or turn to a table that the head names."""
         rows, at = self._found, y - HEAD_ROWS + self._view.top
         if pane != "table" or x >= self._table_width:
             return
@@ -510,7 +505,7 @@ class PageScreen(SceneScreen):
 
 
 def _row(table: PageTable, session: Session, key: Hashable) -> Any:
-    """The row with that key in the newest frame; None when it is not there any more."""
+    """Return the row with that key in the newest frame; None when it is not there any more."""
     rows = table.rows(session)
     if isinstance(rows, Unavailable):
         return None

@@ -29,7 +29,7 @@ from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, last
 
 
 def query_texts(interval: Interval, ids: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Texts of query ids: as pg_stat_statements keeps them, else of a session that was seen running one."""
+    """Return texts of query ids: as pg_stat_statements keeps them, else of a session that was seen running one."""
     missing = {key for key in ids if key is not None}
     texts: dict[Hashable, str] = {}
     kept = interval.now(sections.statement_texts)
@@ -303,7 +303,7 @@ def _to_plan(session: Session, row: StatementRate) -> StatementToPlan | str:
 
 
 def _sampled(session: Session, queryid: int) -> str:
-    """The whole text of a session that runs it with constants; "" where the newest frame has none."""
+    """Return the whole text of a session that runs it with constants; "" where the newest frame has none."""
     frame = session.now
     activity = None if frame is None else sections.activity(frame)
     if activity is None or isinstance(activity, Unavailable):

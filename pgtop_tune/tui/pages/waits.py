@@ -75,7 +75,7 @@ class GroupsView(Struct, frozen=True):
 
 
 def _next(used: set[int], after: int) -> int:
-    """The next property that is not taken."""
+    """Return the next property that is not taken."""
     order = [(after + 1 + step) % len(PROPERTIES) for step in range(len(PROPERTIES))]
     return next(index for index in order if index not in used)
 
@@ -85,7 +85,7 @@ def _entered(view: GroupsView) -> set[int]:
 
 
 def turned(view: GroupsView, *, second: bool) -> GroupsView:
-    """The view with another first or second property: one that is in neither the path nor the other place."""
+    """Return the view with another first or second property: one that is in neither the path nor the other place."""
     used = _entered(view)
     if second:
         return replace(view, second=_next(used | {view.first}, view.second), selected=0)
@@ -93,7 +93,7 @@ def turned(view: GroupsView, *, second: bool) -> GroupsView:
 
 
 def entered(view: GroupsView, groups: Grouped) -> GroupsView:
-    """The view inside the selected group, by the next two properties; as it is where fewer are left."""
+    """Return the view inside the selected group, by the next two properties; as it is where fewer are left."""
     if view.selected >= len(groups.groups) or len(PROPERTIES) - len(_entered(view)) < 4:
         return view
     values = groups.groups[view.selected].values
@@ -106,7 +106,7 @@ def entered(view: GroupsView, groups: Grouped) -> GroupsView:
 
 
 def left(view: GroupsView) -> GroupsView:
-    """The view one group further out, by the properties that led into it."""
+    """Return the view one group further out, by the properties that led into it."""
     if not view.path:
         return view
     (first, _), (second, _) = view.path[-1]
@@ -114,13 +114,13 @@ def left(view: GroupsView) -> GroupsView:
 
 
 def found_groups(session: Session, view: GroupsView) -> Grouped:
-    """The groups of the view."""
+    """Return the groups of the view."""
     interval = session.interval
     return Grouped((), 0) if interval is None else grouped(interval, *view.pair, view.steps)
 
 
 def group_lines(session: Session, view: GroupsView, cells: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The path, the headings, and the groups around the selected one; at most `height` lines."""
+    """Return the path, the headings, and the groups around the selected one; at most `height` lines."""
     interval, groups = session.interval, found_groups(session, view)
     texts = {} if interval is None else _texts(interval, view, groups)
     column = max((cells - _NUMBER_CELLS) // 2 - 1, 4)
@@ -191,7 +191,7 @@ class WaitGroupsDialog(Dialog[None]):
         self._view = GroupsView()
 
     def content(self, cells: int) -> Sequence[Line]:
-        """The groups as they are now."""
+        """Return the groups as they are now."""
         return group_lines(self._session, self._view, cells, self.app.size.height - _FRAME_ROWS, self.glyphs)
 
     def frames_arrived(self, session: Session) -> None:

@@ -31,7 +31,8 @@ _MOST: Final = 4
 
 
 def left_words(changes: Sequence[Change], current: Mapping[str, Parameter], now_ms: int) -> str:
-    """The newest changes first, with their author and age, and the values that others have set since; "" without any.
+    """Return the newest changes first, with their author and age, and the values that others have set since; "" without
+    any.
 
     Args:
         changes: Everything in force, oldest first; what is pending confirmation has a line of its own.
@@ -59,7 +60,7 @@ def _ago(change: Change, now_ms: int) -> str:
 
 
 def _other(change: Change, current: Mapping[str, Parameter]) -> str:
-    """The present value where it is another one than the change brought."""
+    """Return the present value where it is another one than the change brought."""
     parameter = None if isinstance(change, HostChange) or change.message else current.get(change.name)
     return "" if parameter is None or parameter.shown == change.shown_after else parameter.shown
 
@@ -128,7 +129,7 @@ class ParameterActions:
         )
 
     def open(self, services: Services, advice: ParameterAdvice | None = None) -> None:
-        """Opens the list, at what a finding wants to try."""
+        """Open the list, at what a finding wants to try."""
         from pgtop_tune.tui.parameters.dialog import ParameterDialog
 
         if self.changes is not None:
@@ -136,7 +137,7 @@ class ParameterActions:
             self._context.app.push_screen(dialog)
 
     def open_at(self, services: Services, name: str) -> None:
-        """Opens the list, narrowed to one parameter."""
+        """Open the list, narrowed to one parameter."""
         from pgtop_tune.tui.parameters.dialog import ParameterDialog
 
         if self.changes is not None:
@@ -145,7 +146,7 @@ class ParameterActions:
             self._context.app.push_screen(dialog)
 
     def check(self, services: Services) -> None:
-        """Opens the check of the server, which looks at once; what it finds is changed here."""
+        """Open the check of the server, which looks at once; what it finds is changed here."""
         from pgtop_tune.tui.parameters.check_dialog import CheckDialog
 
         if services.checks is not None:
@@ -160,7 +161,7 @@ class ParameterActions:
             self._context.app.push_screen(dialog)
 
     def undo(self, services: Services, everything: bool = False) -> None:
-        """Undoes the last set of changes, or all of them, after a question."""
+        """Undo the last set of changes, or all of them, after a question."""
         from pgtop_tune.tui.parameters.applying import undo_asked
 
         if self.changes is not None:
@@ -168,14 +169,14 @@ class ParameterActions:
             self._context.run_telling(work, "undo")
 
     def redo(self, services: Services) -> None:
-        """Makes again what was undone last."""
+        """Make again what was undone last."""
         from pgtop_tune.tui.parameters.applying import redo_said
 
         if self.changes is not None:
             self._context.run_telling(redo_said(self.changes), "undo")
 
     def keep(self, services: Services) -> None:
-        """Keeps the set that is pending."""
+        """Keep the set that is pending."""
         from pgtop_tune.tui.parameters.applying import keep_said
 
         if self.changes is not None:
@@ -202,7 +203,7 @@ class ParameterActions:
             self._countdown.resume()
 
     def look(self) -> None:
-        """Tells of a set that has gone back by itself, with the reason. After each frame, and each second."""
+        """Tell of a set that has gone back by itself, with the reason. After each frame, and each second."""
         self._count_or_not()
         if self.changes is not None and not self._looked_at_left:
             self._looked_at_left = True

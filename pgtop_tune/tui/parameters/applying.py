@@ -56,7 +56,7 @@ _BY_NAME: Final = {watched.name: watched for watched in WATCHED}
 
 
 def suggested(kind: str, interval: Interval | None) -> str:
-    """Trip wires as one types them.
+    """Return trip wires as one types them.
 
     Args:
         kind: HARM: transactions that fail, a disk that fills, a standby that falls behind. SLOWER: these, and a p99
@@ -126,7 +126,7 @@ class ConditionsDialog(FormDialog[ChangeConditions]):
         self.form = Form(fields, letters_type=True)
 
     def content(self, cells: int) -> list[Line]:
-        """The form, what a trip wire can be tied to, what was wrong."""
+        """Return the form, what a trip wire can be tied to, what was wrong."""
         names = ", ".join(watched.name for watched in WATCHED)
         lines = [*self.form.lines(self.glyphs), ()]
         lines += wrapped(f"trip wires such as p99>50ms tps<1000, on: {names}", cells, "dim")
@@ -165,7 +165,7 @@ class ConditionsDialog(FormDialog[ChangeConditions]):
             self.dismiss(conditions)
 
     def action_close(self) -> None:
-        """Leaves at once: nothing is kept without Enter."""
+        """Leave at once: nothing is kept without Enter."""
         self.dismiss(None)
 
 
@@ -188,7 +188,7 @@ def _reaches(before: ChangeConditions, around: Circumstances) -> list[tuple[Reac
 
 
 async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everything: bool) -> tuple[str, bool]:
-    """Asks, undoes the last set of changes or all of them, and says what came of it. Runs in a worker.
+    """Ask, undo the last set of changes or all of them, and say what came of it. Runs in a worker.
 
     Returns:
         One sentence, and whether all is well.
@@ -209,7 +209,7 @@ async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everyth
 
 
 async def redo_said(changes: Changes) -> tuple[str, bool]:
-    """Makes again what was undone last, and says what came of it."""
+    """Make again what was undone last, and say what came of it."""
     try:
         changes_made = await changes.redo()
     except PgtopError as problem:
@@ -218,7 +218,7 @@ async def redo_said(changes: Changes) -> tuple[str, bool]:
 
 
 async def keep_said(changes: Changes) -> tuple[str, bool]:
-    """Confirms the pending change set, and shows the result."""
+    """Confirm the pending change set, and show the result."""
     if changes.pending is None:
         return "no change is pending confirmation", True
     try:
@@ -309,7 +309,7 @@ class RestartDialog(Dialog[RestartOutcome]):
         self._under_way = False
 
     def on_mount(self) -> None:
-        """Asks what it would do."""
+        """Ask what it would do."""
         self.set_interval(_LOOK_S, self._look_on)
         self.work(self._ask(), "checking a restart")
 
@@ -326,7 +326,7 @@ class RestartDialog(Dialog[RestartOutcome]):
             self.say("no change is pending a restart")
 
     def content(self, cells: int) -> list[Line]:
-        """The plan, then the progress, then the outcome."""
+        """Return the plan, then the progress, then the outcome."""
         self.captions("restart the server", self._keys())
         lines = self.foot(cells)
         if self._plan is None:
@@ -486,7 +486,7 @@ class Applying:
         sql_shown: bool,
         lost: Sequence[str] = (),
     ) -> Came:
-        """Applies the live part of a set.
+        """Apply the live part of a set.
 
         Args:
             staged: Every row with a staged value.
@@ -514,7 +514,7 @@ class Applying:
             return Came(str(problem), "critical")
 
     async def next_load(self, staged: Sequence[SettingRow], staged_set: StagedChanges) -> Came:
-        """Puts what is for the next load into its sessions; nothing is changed on the server."""
+        """Put what is for the next load into its sessions; nothing is changed on the server."""
         names = tuple(name for name, _ in staged_set.next_load)
         try:
             if await self.unlock(_of(staged, names), ends=True) is None:
@@ -532,7 +532,7 @@ class Applying:
         return Came(f"the next load starts with {begins} (PGOPTIONS); b starts a load", "good", names)
 
     async def restart(self, staged: Sequence[SettingRow], staged_set: StagedChanges) -> Came:
-        """One restart for everything that is staged for the whole server, and for what waits for one already."""
+        """Return one restart for everything that is staged for the whole server, and for what waits for one already."""
         restart, client = self._scope.restart, self._scope.client
         if restart is None or client is None:
             return Came("the server cannot be restarted from here", "warning")

@@ -90,7 +90,7 @@ class Changes:
         return self._pending.current
 
     def taken_back(self) -> AutoReverted | None:
-        """A pending set that has ended since the last call; its changes are no longer in force."""
+        """Return a pending set that has ended since the last call; its changes are no longer in force."""
         ended = self._pending.ended
         if ended is None or ended.number <= self._told:
             return None
@@ -100,11 +100,10 @@ class Changes:
         return ended
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
-        """See `ParameterControl.list`."""
         return await self._client.ask(self._control.list(names))
 
     async def statements(self, changes: Sequence[WantedParameter]) -> tuple[str, ...]:
-        """The exact SQL that `apply` would run, in this order; with one reload at the end where one is needed."""
+        """Return the exact SQL that `apply` would run, in this order; with one reload at the end where one is needed."""
         control = self._control
 
         async def compose() -> tuple[str, ...]:
@@ -115,11 +114,12 @@ class Changes:
         return plain if plain == composed else (*plain, RELOAD)
 
     async def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
-        """The exact SQL of one change."""
+        """Return the exact SQL of one change."""
         return " ".join(await self.statements((WantedParameter(name, value, scope),)))
 
     async def in_force(self) -> tuple[Change, ...]:
-        """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
+        """Return everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest
+        first.
 
         Of the machine only what this session made or adopted, and other halves of the server's sets: its journal is not
         about one server.
@@ -131,7 +131,8 @@ class Changes:
         return await self.in_force() if await self._client.ask(self._control.any_in_force()) else ()
 
     async def settings(self) -> MachineLook | Unavailable:
-        """Settings of the machine under the server, with what advice on them stands on; why not, where there are none.
+        """Return settings of the machine under the server, with what advice on them stands on; why not, where there are
+        none.
 
         Raises:
             PgtopError: The engine has ended.
@@ -147,7 +148,9 @@ class Changes:
         return MachineLook(settings, await self._client.ask(machine.facts()), await self._client.ask(machine.disks()))
 
     def commands(self, name: str, value: str, *, survive: bool = True) -> tuple[str, ...]:
-        """Commands for a shell of root that change a setting of the machine, now and, to survive, for the next boot."""
+        """Return commands for a shell of root that change a setting of the machine, now and, to survive, for the next
+        boot.
+        """
         return () if self._machine is None else self._machine.commands(name, value, survive=survive)
 
     def commands_now(self, settings: Sequence[WantedSetting]) -> tuple[str, ...]:
@@ -161,7 +164,7 @@ class Changes:
         wires: Sequence[TripWire] = (),
         settings: Sequence[WantedSetting] = (),
     ) -> tuple[Change, ...]:
-        """Makes a set of changes.
+        """Make a set of changes.
 
         Raises:
             PgtopError: Refused, or not possible; see `PendingSets.apply`.
@@ -181,7 +184,7 @@ class Changes:
         *,
         anyway: bool,
     ) -> RestartOutcome:
-        """Makes a set with one restart of the server; the machine's half goes back when the server does not come up.
+        """Make a set with one restart of the server; the machine's half goes back when the server does not come up.
 
         Args:
             change_set: May be empty: then only values that wait for a restart already are taken over.
@@ -228,7 +231,7 @@ class Changes:
         return await self._client.ask(self._control.prove(of_server)) if of_server else ()
 
     async def keep(self) -> tuple[Change, ...]:
-        """Confirms the pending changes, adopted sets included; empty if nothing is pending, or no longer.
+        """Confirm the pending changes, adopted sets included; empty if nothing is pending, or no longer.
 
         Raises:
             PgtopError: It could not be written down; the set is still pending.
@@ -238,7 +241,7 @@ class Changes:
         return kept
 
     async def undo(self, changes: Sequence[Change]) -> tuple[Change, ...]:
-        """Takes back the last change still in force, with its set; empty when there is none.
+        """Take back the last change still in force, with its set; empty when there is none.
 
         Args:
             changes: The set as `in_force` showed it.
@@ -249,7 +252,7 @@ class Changes:
         return await self._undone(changes)
 
     async def undo_all(self) -> tuple[Change, ...]:
-        """Takes back everything still in force, last first.
+        """Take back everything still in force, last first.
 
         Raises:
             PgtopError: Refused, or not possible; some may have been reverted.
@@ -257,7 +260,7 @@ class Changes:
         return await self._undone(await self.in_force())
 
     async def undo_made(self) -> None:
-        """Takes back what this session made, last first, and nothing of anybody else's.
+        """Take back what this session made, last first, and nothing of anybody else's.
 
         Raises:
             PgtopError: Refused, or not possible; what came later is taken back.
@@ -275,7 +278,7 @@ class Changes:
         return (*self.made, *(pending.changes if pending else ()))
 
     async def redo(self) -> tuple[ParameterChange, ...]:
-        """Makes again what was undone last; empty when there is nothing.
+        """Make again what was undone last; empty when there is nothing.
 
         Raises:
             PgtopError: Refused, or not possible.

@@ -81,7 +81,7 @@ class CheckRow(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Says whether a row of a newer look is the same."""
+        """Say whether a row of a newer look is the same."""
         subject = self.result.subject or self.result.says if isinstance(self.result, Finding) else self.result.reason
         return self.check.id, subject
 
@@ -102,7 +102,7 @@ class CheckTable:
         self._tags: frozenset[tuple[str, str]] = frozenset()
 
     def load(self, report: Report) -> None:
-        """Takes a newer look; tags and the cursor stay on what is still there."""
+        """Take a newer look; tag and the cursor stay on what is still there."""
         here = self.selected
         self.report = report
         rows = [CheckRow(check, finding) for check, finding in report.findings]
@@ -123,11 +123,11 @@ class CheckTable:
         return tuple(row for row in self.rows if row.key in self._tags)
 
     def move(self, by: int) -> None:
-        """Moves the cursor, stopping at the ends."""
+        """Move the cursor, stopping at the ends."""
         self.cursor = min(max(self.cursor + by, 0), max(len(self.rows) - 1, 0))
 
     def tag(self) -> bool:
-        """Tags the selected row or takes its tag away, and goes on to the next.
+        """Tag the selected row or take its tag away, and go on to the next.
 
         Returns:
             False where nothing mends it: then it is not tagged.
@@ -140,7 +140,7 @@ class CheckTable:
         return True
 
     def untag(self, names: frozenset[str]) -> None:
-        """Takes the tags of findings away whose parameter has been set."""
+        """Take the tags of findings away whose parameter has been set."""
         self._tags -= {
             row.key
             for row in self.rows
@@ -201,7 +201,7 @@ def _says(row: CheckRow) -> str:
 
 
 def selected_lines(row: CheckRow, cells: int) -> list[Line]:
-    """The selected row in full, and what mends it, as far as few lines hold it."""
+    """Return the selected row in full, and what mends it, as far as few lines hold it."""
     lines = wrapped(_says(row), cells, "strong")[:_WORDS_LINES]
     if row.fix is not None:
         lines += labelled("fix", row.fix.do, cells, PLAIN, _LABEL_CELLS)[:_FIX_LINES]
@@ -221,7 +221,7 @@ def measured_words(report: Report) -> str:
 
 
 def finding_lines(row: CheckRow, report: Report, cells: int) -> list[Line]:
-    """All that is known of a row.
+    """Return all that is known of a row.
 
     Args:
         row: Of the report.
@@ -235,7 +235,7 @@ def finding_lines(row: CheckRow, report: Report, cells: int) -> list[Line]:
 
 
 def _parts(row: CheckRow, report: Report) -> Iterator[tuple[str, str, str]]:
-    """Label, text, style."""
+    """Yield label, text, style."""
     yield "kind", f"{row.kind}, {row.check.title} ({row.check.group})", PLAIN
     yield "why", row.check.why, PLAIN
     result = row.result
@@ -255,7 +255,9 @@ def _parts(row: CheckRow, report: Report) -> Iterator[tuple[str, str, str]]:
 
 
 def wanted_values(tagged: Sequence[CheckRow], *, of_machine: bool) -> dict[str, tuple[str, CheckRow]]:
-    """Value and finding by name of the parameter, or of the setting of the machine; the worst finding has the say."""
+    """Return the value and finding by name of the parameter, or of the setting of the machine; the worst finding has
+    the say.
+    """
     fixes: dict[str, tuple[str, CheckRow]] = {}
     for row in tagged:
         if row.fix is not None and row.fix.parameter is not None and row.fix.of_machine is of_machine:
@@ -352,7 +354,7 @@ class CheckDialog(ChangingDialog):
         self._page = 1
 
     def on_mount(self) -> None:
-        """Begins to look."""
+        """Begin to look."""
         self._look()
 
     def _look(self) -> None:
@@ -440,7 +442,7 @@ class CheckDialog(ChangingDialog):
         self.repaint()
 
     def content(self, cells: int) -> list[Line]:
-        """The findings, words on the selected one, what is tagged, what came of it, how many there are."""
+        """Return the findings, words on the selected one, what is tagged, what came of it, how many there are."""
         tagged, report = self._table.tagged, self._table.report
         title = f"check {self.glyphs.separator} {len(tagged)} tagged" if tagged else "check"
         keys = _READ_ONLY if self._changes is None else _KEYS if cells >= _ROOMY else _SHORT
@@ -536,7 +538,6 @@ class CheckDialog(ChangingDialog):
         self.app.push_screen(DetailsDialog(row.check.id, self._session, lines, lambda session: copied, self.glyphs))
 
     def settled(self, done: Sequence[str]) -> None:
-        """See `ChangingDialog.settled`."""
         self._table.untag(frozenset(done))
         self._staged_anew()
 
@@ -544,7 +545,7 @@ class CheckDialog(ChangingDialog):
         return Applying(self.app, changes, self._own_scope, self.glyphs)
 
     async def _apply(self, changes: Changes) -> Came:
-        """The live part of what is tagged, after a question with its SQL."""
+        """Return the live part of what is tagged, after a question with its SQL."""
         if not self._table.tagged:
             return Came("no tags: Space tags a finding that a parameter fixes", "warning")
         await self._composed.wait()

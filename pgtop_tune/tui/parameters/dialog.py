@@ -168,14 +168,14 @@ class ParameterDialog(ChangingDialog):
         self._tells_pending = False
 
     def on_mount(self) -> None:
-        """Asks for the present values."""
+        """Ask for the present values."""
         if self._scope.conditions is None:
             self._scope.conditions = ChangeConditions(wires=suggested(HARM, self._session.interval))
         self._sample = self._seen()
         self.work(self._refresh_values(), "asking the server")
 
     def narrow(self, name: str) -> None:
-        """Shows only parameters with that text."""
+        """Show only parameters with that text."""
         self._table.narrow(name)
 
     @property
@@ -187,7 +187,7 @@ class ParameterDialog(ChangingDialog):
         return circumstances(self._session.now, can_load=self._scope.can_load)
 
     def _seen(self) -> object:
-        """The look at the parameters that the newest frame has."""
+        """Return the look at the parameters that the newest frame has."""
         return None if self._session.now is None else sections.parameters(self._session.now)
 
     async def _refresh_values(self) -> None:
@@ -214,7 +214,7 @@ class ParameterDialog(ChangingDialog):
             self.say("" if staged else f"{row.name}: no value is advised; Enter types one", "warning")
 
     def content(self, cells: int) -> list[Line]:
-        """The list, words on the selected row, the exact SQL, what came of the last change, figures."""
+        """Return the list, words on the selected row, the exact SQL, what came of the last change, figures."""
         self._caption_keys(cells)
         height = self.app.size.height
         banner = int(danger_line(self._session, cells, self.glyphs) is not None)
@@ -281,7 +281,7 @@ class ParameterDialog(ChangingDialog):
         self._staged_anew()
 
     def _advised(self, rows: Sequence[SettingRow]) -> list[SettingRow]:
-        """The rows with what is advised now."""
+        """Return the rows with what is advised now."""
         facts = server_facts(self._session.interval, self._machine, self._facts)
         if facts is None:
             return list(rows)
@@ -335,7 +335,7 @@ class ParameterDialog(ChangingDialog):
         return self._filter_typed
 
     def _value_typed(self) -> None:
-        """Stages the value if the server may take it."""
+        """Stage the value if the server may take it."""
         self.say()
         try:
             self._table.end_edit(keep=True)
@@ -343,7 +343,7 @@ class ParameterDialog(ChangingDialog):
             self.say(str(problem))
 
     def _edit(self) -> None:
-        """Types a value, or chooses it from a list where there are few."""
+        """Type a value, or choose it from a list where there are few."""
         row = self._table.selected
         offered = () if row is None else words_of(row)
         if row is None or not offered:
@@ -458,7 +458,7 @@ class ParameterDialog(ChangingDialog):
             self._apply_asked(sql_shown=False)
 
     def _apply_asked(self, *, sql_shown: bool = True) -> None:
-        """Applies what is staged; what its SQL has not been shown for yet, once that is composed and agreed to."""
+        """Apply what is staged; what its SQL has not been shown for yet, once that is composed and agreed to."""
         sql, staged_set = self._sql_shown, self._set
         if self.busy:
             return
@@ -487,7 +487,6 @@ class ParameterDialog(ChangingDialog):
         return Applying(self.app, self._changes, self._scope, self.glyphs)
 
     def settled(self, done: Sequence[str]) -> None:
-        """See `ChangingDialog.settled`."""
         self._tells_pending = self._changes.pending is not None
         self._table.forget(done)
         self._refresh()

@@ -49,7 +49,7 @@ def server_facts(
 
 
 def advised_anew(row: SettingRow, facts: AdviceFacts, proposal: Proposal) -> SettingRow:
-    """The row with what a proposal has for it, and with the value that waits for a restart."""
+    """Return the row with what a proposal has for it, and with the value that waits for a restart."""
     if row.setting is not None:
         return replace(row, advice=proposal.machine_half().get(row.name))
     parameter = replace(row.parameter, pending=facts.pending.get(row.name))
@@ -57,7 +57,7 @@ def advised_anew(row: SettingRow, facts: AdviceFacts, proposal: Proposal) -> Set
 
 
 def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[SettingRow]:
-    """The settings of the machine that this kernel has, group by group.
+    """Return the settings of the machine that this kernel has, group by group.
 
     Args:
         look: At the machine.
@@ -77,7 +77,7 @@ def parameter_rows(
     in_force: Sequence[Change],
     next_load: Mapping[str, str],
 ) -> list[SettingRow]:
-    """The knobs this server has, in the order of the catalogue.
+    """Return the knobs this server has, in the order of the catalogue.
 
     Args:
         knobs: The catalogue.
@@ -100,7 +100,7 @@ _LABELS: Final = 8
 
 
 def list_lines(table: SettingTable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """A heading and as many rows as there is room for, around the cursor, with the headings of their groups.
+    """Return a heading and as many rows as there is room for, around the cursor, with the headings of their groups.
 
     Args:
         table: What is listed.

@@ -106,7 +106,7 @@ class SettingRow(Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Whether it is other than the server's own default, or will be after a restart."""
+        """Return whether it is other than the server's own default, or will be after a restart."""
         return self.setting is None and is_changed(self.parameter)
 
     @property
@@ -130,7 +130,7 @@ class SettingRow(Struct, frozen=True):
         return risk if risk is not None and risk.announced else None
 
     def stepped(self, direction: int) -> Staged | None:
-        """One step up or down from what is staged, or from the present value; None when it leads back to that.
+        """Return one step up or down from what is staged, or from the present value; None when it leads back to that.
 
         Raises:
             UsageProblem: The staged text, or the present value, is nothing that steps can start from.
@@ -141,7 +141,7 @@ class SettingRow(Struct, frozen=True):
         return self.meaning(Staged(next_value(parameter, self.knob, direction)))
 
     def towards(self, direction: str) -> Staged | None:
-        """The advised value where it lies in that direction, else one step; None where there is neither.
+        """Return the advised value where it lies in that direction, else one step; None where there is neither.
 
         Args:
             direction: "raise", "lower" or "set", as a finding says it.
@@ -161,11 +161,11 @@ class SettingRow(Struct, frozen=True):
         return self.stepped(sign)
 
     def meaning(self, staged: Staged) -> Staged | None:
-        """The same, or None for the value it has already."""
+        """Return the same, or None for the value it has already."""
         return None if staged.value is not None and same(self.parameter, staged.value) else staged
 
     def matches(self, text: str) -> bool:
-        """Whether every word stands in its name, its group or what can be said of it in a word."""
+        """Return whether every word stands in its name, its group or what can be said of it in a word."""
         haystack = f"{self.name} {self.group} {self.when} {self.parameter.shown}"
         haystack += " staged" if self.staged is not None else ""
         haystack += " changed" if self.changed or self.change is not None else ""
@@ -174,7 +174,7 @@ class SettingRow(Struct, frozen=True):
 
 
 def of_machine(setting: SystemSetting) -> Parameter:
-    """A setting of the machine in the form of a parameter: words where the kernel lists them, else a number."""
+    """Return a setting of the machine in the form of a parameter: words where the kernel lists them, else a number."""
     live = "" if isinstance(setting.live, Unavailable) else setting.live
     vartype = "enum" if setting.choices else "integer" if live.lstrip("-").isdigit() else "string"
     return Parameter(
@@ -214,7 +214,7 @@ def range_of(parameter: Parameter) -> str:
 
 
 def words_of(row: SettingRow) -> tuple[str, ...]:
-    """The values to choose from; empty where a value is typed."""
+    """Return the values to choose from; empty where a value is typed."""
     if row.parameter.vartype == "bool":
         return ("on", "off")
     offered = row.parameter.enumvals
@@ -223,7 +223,7 @@ def words_of(row: SettingRow) -> tuple[str, ...]:
 
 
 def default_of(parameter: Parameter) -> str:
-    """The server's own default, as SHOW would print it."""
+    """Return the server's own default, as SHOW would print it."""
     if parameter.vartype not in ("integer", "real"):
         return parameter.boot_val
     try:
@@ -261,7 +261,7 @@ class SettingTable:
         self._at = ""
 
     def load(self, rows: Sequence[SettingRow]) -> None:
-        """Takes fresh rows; what is staged stays staged, unless the server has it by now."""
+        """Take fresh rows; what is staged stays staged, unless the server has it by now."""
         staged = {row.name: row.staged for row in self.rows if row.staged is not None}
         self.rows = tuple(
             replace(row, staged=row.meaning(staged[row.name])) if row.name in staged else row for row in rows
@@ -299,17 +299,17 @@ class SettingTable:
         return tuple(row for row in self.rows if row.staged is not None)
 
     def move(self, by: int) -> None:
-        """Moves the cursor, stopping at the ends."""
+        """Move the cursor, stopping at the ends."""
         view = self.view
         if view:
             self._at = view[min(max(self.cursor + by, 0), len(view) - 1)].name
 
     def select(self, name: str) -> None:
-        """Moves the cursor to that row."""
+        """Move the cursor to that row."""
         self._at = name
 
     def turn_group(self, by: int) -> None:
-        """Moves the cursor to the first row of the next or the previous group, round and round."""
+        """Move the cursor to the first row of the next or the previous group, round and round."""
         view, here = self.view, self.selected
         if here is None:
             return
@@ -328,7 +328,7 @@ class SettingTable:
             self._at = here.name
 
     def stage(self, staged: Staged | None) -> None:
-        """Puts a value beside the selected row; the value it has already takes it away."""
+        """Put a value beside the selected row; the value it has already takes it away."""
         row = self.selected
         if row is not None:
             meant = None if staged is None else row.meaning(staged)
@@ -345,11 +345,11 @@ class SettingTable:
             self._replace(row, replace(row, staged=row.stepped(direction)))
 
     def forget(self, names: Sequence[str]) -> None:
-        """Takes away what was staged for parameters: it has been applied."""
+        """Take away what was staged for parameters: it has been applied."""
         self.rows = tuple(replace(row, staged=None) if row.name in names else row for row in self.rows)
 
     def edit(self) -> None:
-        """Begins typing, from the staged value or the present one."""
+        """Begin typing, from the staged value or the present one."""
         row = self.selected
         if row is not None:
             staged = row.staged.value if row.staged is not None else None
@@ -357,7 +357,7 @@ class SettingTable:
             self.editing.select()
 
     def end_edit(self, *, keep: bool) -> None:
-        """Ends typing; what was typed is staged when it is kept.
+        """End typing; what was typed is staged when it is kept.
 
         Raises:
             UsageProblem: The server would refuse it; typing goes on.
@@ -397,7 +397,7 @@ class ChangeConditions(Struct, frozen=True):
     reason: str = ""
 
     def trip_wires(self) -> tuple[TripWire, ...]:
-        """The trip wires.
+        """Return the trip wires.
 
         Raises:
             UsageProblem: One of them is none.
@@ -442,7 +442,7 @@ class StagedChanges(Struct, frozen=True):
 
     @property
     def changes_now(self) -> bool:
-        """Whether anything changes without a restart and without another load."""
+        """Return whether anything changes without a restart and without another load."""
         return bool(self.live or self.machine)
 
     @property
@@ -456,7 +456,7 @@ class StagedChanges(Struct, frozen=True):
 
     @property
     def needs_root(self) -> bool:
-        """Whether this process may not write one of the settings."""
+        """Return whether this process may not write one of the settings."""
         return any(row.setting is not None and not row.setting.writable for row in self.machine)
 
 
@@ -571,7 +571,7 @@ def set_lines(
     *,
     roomy: bool,
 ) -> list[Line]:
-    """The exact SQL of the whole set, for whom it is, and what waits.
+    """Return the exact SQL of the whole set, for whom it is, and what waits.
 
     Args:
         staged_set: What is staged.
@@ -606,7 +606,7 @@ def set_lines(
 
 
 def fits(sql: Sequence[str], cells: int) -> bool:
-    """Whether all of the SQL is shown below the list."""
+    """Return whether all of the SQL is shown below the list."""
     return len(wrapped(_applied(sql), cells)) <= _SQL_LINES
 
 
@@ -616,7 +616,7 @@ def _applied(sql: Sequence[str]) -> str:
 
 
 def pending_words(conditions: ChangeConditions) -> str:
-    """The deadline of a pending change set, and its trip wires."""
+    """Return the deadline of a pending change set, and its trip wires."""
     if conditions.keep_within_s is None:
         return "confirmed at once, without a deadline"
     wires = f", or at once at {conditions.wires}" if conditions.wires else ""
@@ -624,7 +624,7 @@ def pending_words(conditions: ChangeConditions) -> str:
 
 
 def figures_line(session: Session) -> Line:
-    """The numbers a change is made for, as they are now."""
+    """Return the numbers a change is made for, as they are now."""
     interval, newest = session.interval, session.once(newest_latency)
     if interval is None:
         return (("waiting for the first frame", "dim"),)

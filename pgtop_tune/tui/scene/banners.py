@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def marks_line(marks: Marks, cells: int, glyphs: Glyphs, began_ms: float, begin: str, end: str, table: str) -> Line:
-    """One line of at most so many cells.
+    """Return one line of at most so many cells.
 
     Args:
         began_ms: When the session's clock was 0, see `began_ms`.
@@ -41,7 +41,7 @@ def marks_line(marks: Marks, cells: int, glyphs: Glyphs, began_ms: float, begin:
 
 
 def began_ms(session: Session) -> float:
-    """Milliseconds since the epoch at the session's 0: windows are told in times of day, as charts are."""
+    """Return milliseconds since the epoch at the session's 0: windows are told in times of day, as charts are."""
     return 0.0 if session.now is None else session.now.taken_at_ms - 1000.0 * session.now.elapsed_s
 
 
@@ -94,7 +94,7 @@ _ROOM_FOR_DATE: Final = 100
 
 
 def transport_line(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: int | None = None) -> Line:
-    """One line of so many cells.
+    """Return one line of so many cells.
 
     Args:
         state: Of the replay.
@@ -118,7 +118,7 @@ def transport_line(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: 
 
 
 def _taken(shown_ms: int | None, cells: int) -> Line:
-    """The moment by the calendar, in the time zone of whoever looks; with little room only the time of day."""
+    """Return the moment by the calendar, in the time zone of whoever looks; with little room only the time of day."""
     if shown_ms is None or cells < _ROOM_FOR_TIME:
         return ()
     text = wall_moment(shown_ms) if cells >= _ROOM_FOR_DATE else wall_clock(shown_ms)
@@ -142,12 +142,12 @@ def brought(change: Change) -> str:
 
 
 def change_text(change: Change) -> str:
-    """A change in a few words: "max_wal_size 1GB→16GB"."""
+    """Return a change in a few words: "max_wal_size 1GB→16GB"."""
     return f"{change.name} {value_before(change)}→{brought(change)}"
 
 
 def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:
-    """One line of at most so many cells.
+    """Return one line of at most so many cells.
 
     Args:
         pending: The set that awaits confirmation.
@@ -207,7 +207,7 @@ def values_words(values: tuple[ArmValues, ...], glyphs: Glyphs) -> str:
 
 
 def experiment_line(state: ExperimentState, cells: int, glyphs: Glyphs, details: str, keep: str) -> Line:
-    """One line of at most so many cells; while it runs, each part has its place whatever it says.
+    """Return one line of at most so many cells; while it runs, each part has its place whatever it says.
 
     Args:
         state: The experiment.
@@ -317,7 +317,7 @@ def _estimate(state: ExperimentState, glyphs: Glyphs, *, short: bool = False) ->
 
 
 def _verdict_estimate(state: ExperimentState, glyphs: Glyphs) -> Line:
-    """The same once nothing moves any more: without room for other figures."""
+    """Return the same once nothing moves any more: without room for other figures."""
     (figure, label), (effect, style) = _estimate(state, glyphs)
     return ((figure, label), (" ".join(effect.split()).replace("( ", "("), style))
 
@@ -371,7 +371,7 @@ def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: s
 
 
 def _keys(first: Finding, key: str, count: int) -> tuple[Line, ...]:
-    """The keys beside the sentence, from many words to none."""
+    """Return the keys beside the sentence, from many words to none."""
     page: Line = (("  ", PLAIN), (first.page, "key"))
     named: Line = (*page, (f" {_TITLES.get(first.page, '')}", PLAIN))
     if not key:
@@ -382,8 +382,9 @@ def _keys(first: Finding, key: str, count: int) -> tuple[Line, ...]:
 
 
 def _fitting(first: Finding, keys: tuple[Line, ...], room: int) -> tuple[str, Line]:
-    """The sentence with as many of its clauses as there is room for, else its short form, else fewer words at the
-    keys; these stay as long as the sentence has its least."""
+    """Return the sentence with as many of its clauses as there is room for, else its short form, else fewer words at
+    the keys; these stay as long as the sentence has its least.
+    """
     clauses = first.sentence.split(_CLAUSE)
     texts = [_CLAUSE.join(clauses[:count]) for count in range(len(clauses), 0, -1)]
     for text in (text for text in (*texts, first.short) if len(text) >= len(first.short)):
@@ -407,7 +408,7 @@ def _next_words(first: Finding, count: int) -> str:
 
 
 def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
-    """One line of exactly so many cells; None when nothing is at risk.
+    """Return one line of exactly so many cells; None when nothing is at risk.
 
     Args:
         session: What is shown.

@@ -55,7 +55,7 @@ class ShownMessage(Struct, frozen=True):
 
 
 def message_lines(message: ShownMessage, width: int, glyphs: Glyphs) -> list[Line]:
-    """One line; up to three where its words need them."""
+    """Return one line; up to three where its words need them."""
     sign = glyphs.bullet if message.severity == "information" else glyphs.warning
     room = max(width - 4, 8)
     rows = wrap(message.line, room)
@@ -139,7 +139,7 @@ def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
 
 
 def _going_on(load: LoadState | None) -> list[Phrase]:
-    """The step of a load, or a data set in the making."""
+    """Return the step of a load, or a data set in the making."""
     if load is None or load.doing not in ("steps", "making"):
         return []
     if load.doing == "steps":

@@ -78,7 +78,7 @@ class WindowDragged(Message):
 
 
 def key_at(line: Line, x: int) -> str:
-    """The key, as people write it, that stands in a cell with the words behind it; "" for none.
+    """Return the key, as people write it, that stands in a cell with the words behind it; "" for none.
 
     Args:
         line: Spans of the style "key" are keys; blanks of two cells or more end their words.
@@ -97,7 +97,7 @@ def key_at(line: Line, x: int) -> str:
 
 
 def word_at(line: Line, x: int) -> str:
-    """The word that stands in a cell; "" where that is blank."""
+    """Return the word that stands in a cell; "" where that is blank."""
     text = plain_text(line)
     if not 0 <= x < len(text) or text[x] == " ":
         return ""
@@ -105,7 +105,7 @@ def word_at(line: Line, x: int) -> str:
 
 
 def span_at(line: Line, x: int) -> str:
-    """The span that a cell belongs to, without blanks around it."""
+    """Return the span that a cell belongs to, without blanks around it."""
     at = 0
     for text, _ in line:
         at += text_width(text)
@@ -120,7 +120,7 @@ def span_at(line: Line, x: int) -> str:
 def shown_straight(
     screen: Screen[Any], canvases: Mapping[str, LineCanvas], drawn: Mapping[str, Sequence[Line]]
 ) -> bool:
-    """Shows the lines of canvases as wide as the screen; through Textual the screen's thread takes a fifth longer.
+    """Show the lines of canvases as wide as the screen; through Textual the screen's thread takes a fifth longer.
 
     Returns:
         False where nothing was done: while Textual is about to paint this screen, something else than the canvases is
@@ -243,7 +243,7 @@ class SceneScreen(Screen[None]):
         self._pressed: tuple[str, int, int] | None = None
 
     def compose(self) -> ComposeResult:
-        """A canvas per name, from top to bottom."""
+        """Yield a canvas per name, from top to bottom."""
         yield from self._canvases.values()
 
     def on_mount(self) -> None:
@@ -265,7 +265,7 @@ class SceneScreen(Screen[None]):
         self.paint_soon()
 
     def show(self, scene: Scene) -> None:
-        """Draws another scene; only what differs reaches the terminal."""
+        """Draw another scene; only what differs reaches the terminal."""
         self._scene = scene
         if not self.is_mounted:
             return
@@ -289,7 +289,7 @@ class SceneScreen(Screen[None]):
         self._stands = self.app.screen is self
 
     def paint(self) -> None:
-        """Draws every canvas anew, in one batch."""
+        """Draw every canvas anew, in one batch."""
         if self.is_mounted:
             self._paint(self._extra)
 
@@ -350,19 +350,19 @@ class SceneScreen(Screen[None]):
         return lines
 
     def _key_of(self, action: str) -> str:
-        """The key of an action, as people write it; "" where there is none."""
+        """Return the key of an action, as people write it; "" where there is none."""
         return self._shown_keys.get(action, "")
 
     def heights(self, width: int, height: int) -> dict[str, int]:
-        """Rows of each canvas on a screen of that size."""
+        """Return rows of each canvas on a screen of that size."""
         raise NotImplementedError
 
     def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
-        """Lines of each canvas."""
+        """Return lines of each canvas."""
         raise NotImplementedError
 
     def offered(self) -> tuple[Action, ...]:
-        """The actions that do something here."""
+        """Return the actions that do something here."""
         return tuple(action for action in self._actions if self._offers(action))
 
     def _offers(self, action: Action) -> bool:
@@ -391,7 +391,7 @@ class SceneScreen(Screen[None]):
         return tuple(row_keys)
 
     def page_names(self, here: str) -> PageNames:
-        """The pages for the footer; that of poolers where there are some, or it is in view."""
+        """Return the pages for the footer; that of poolers where there are some, or it is in view."""
         now = self._scene.session.now
         empty = POOLERS_KEY if now is None or isinstance(now.pooler, Unavailable) else ""
         names = tuple((key, name) for key, name in NAMES if key == here or key != empty)
@@ -399,7 +399,7 @@ class SceneScreen(Screen[None]):
 
     @property
     def moving(self) -> bool:
-        """Whether the moment shown is another one than the newest of a live session."""
+        """Return whether the moment shown is another one than the newest of a live session."""
         return self._scene.transport is not None or self._scene.behind_s is not None
 
     async def press_shown(self, key: str) -> bool:
@@ -420,15 +420,15 @@ class SceneScreen(Screen[None]):
         return self._scene.session
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:
-        """The sessions of the tagged rows; without any, that of the selected one."""
+        """Return the sessions of the tagged rows; without any, that of the selected one."""
         raise NotImplementedError
 
     def chosen_statement(self) -> StatementToPlan | str | None:
-        """The statement of the selected row, or why there is none to plan; None where rows are of sessions."""
+        """Return the statement of the selected row, or why there is none to plan; None where rows are of sessions."""
         return None
 
     def listed_backends(self) -> tuple[BackendKey, ...]:
-        """The sessions of all rows that the filter shows; none without a filter."""
+        """Return the sessions of all rows that the filter shows; none without a filter."""
         raise NotImplementedError
 
     @property
@@ -459,7 +459,7 @@ class SceneScreen(Screen[None]):
         self.app.notify(message, markup=False, severity="information" if text else "warning")
 
     def action_filter(self) -> None:
-        """Begins typing a filter in the last line."""
+        """Begin typing a filter in the last line."""
         self._filtering = TextField(self.filtered_by)
         self.paint()
 
@@ -485,7 +485,7 @@ class SceneScreen(Screen[None]):
             self.filter_by(self._filtering.text.strip())
 
     def moment_at(self, pane: str, x: int, y: int) -> float | None:
-        """The moment that a cell of a pane shows, on the session's clock; None where the pane shows no time."""
+        """Return the moment that a cell of a pane shows, on the session's clock; None where the pane shows no time."""
         return None
 
     def clicked_in(self, pane: str, x: int, y: int) -> None:
@@ -525,7 +525,7 @@ class SceneScreen(Screen[None]):
             self.clicked_in(pane, x, y)
 
     def _hit(self, event: events.MouseEvent) -> tuple[str, int, int]:
-        """The pane under the pointer, and the cell in it."""
+        """Return the pane under the pointer, and the cell in it."""
         at = event.screen_offset
         try:
             widget, region = self.get_widget_at(*at)

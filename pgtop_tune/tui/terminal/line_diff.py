@@ -76,7 +76,7 @@ class _Look(Struct, frozen=True):
     unseen_on_blanks: bool = True
 
     def after(self, before: _Look) -> str:
-        """The shortest parameters that lead here from another style; "" is a reset."""
+        """Return the shortest parameters that lead here from another style; "" is a reset."""
         own_codes = (*self.attributes, self.ink, self.paper)
         before_codes = (*before.attributes, before.ink, before.paper)
         kept = set(before.attributes) <= set(self.attributes)
@@ -199,7 +199,7 @@ class ScreenDiff:
         return look
 
     def _paint(self, pen: _Pen, y: int, x: int, stroke: list[Segment]) -> bool:
-        """Brings the cells from (y, x) on to what the stroke says; whether each of its characters is one of them."""
+        """Bring the cells from (y, x) on to what the stroke says; whether each of its characters is one of them."""
         drawn = "".join([text for text, _ in stroke])
         simple = _ONE_CELL.issuperset(drawn)
         if y >= self._height:
@@ -256,11 +256,11 @@ class _Pen:
 
     @property
     def used(self) -> bool:
-        """Whether anything was written."""
+        """Return whether anything was written."""
         return bool(self._out)
 
     def move(self, y: int, x: int) -> None:
-        """Puts the cursor there."""
+        """Put the cursor there."""
         if (y, x) == (self._y, self._x):
             return
         if y == self._y and x > self._x >= 0:
@@ -290,7 +290,7 @@ class _Pen:
         self._look = look
 
     def finished(self) -> str:
-        """Everything written, with plain text set at the end."""
+        """Return everything written, with plain text set at the end."""
         if self._look is not _PLAIN:
             self._set(_PLAIN)
         return "".join(self._out)
@@ -329,17 +329,19 @@ def _wide(char: str) -> bool:
 
 
 def _agreed(text: str) -> bool:
-    """Whether terminals agree on the width of every character."""
+    """Return whether terminals agree on the width of every character."""
     return all(_wide(char) for char in set(text) - _ONE_CELL)
 
 
 def _two_celled(text: str) -> str:
-    """One character per cell."""
+    """Return one character per cell."""
     return "".join([char + _SECOND_HALF if char not in _ONE_CELL else char for char in text])
 
 
 def _keys(text: str, look: _Look) -> str:
-    """The look of each cell; blanks around words are plain where that looks the same, so that they compare equal."""
+    """Return the look of each cell; blanks around words are plain where that looks the same, so that they compare
+    equal.
+    """
     size = len(text)
     if not look.unseen_on_blanks or (text[0] != " " and text[-1] != " "):
         return look.key * size
@@ -354,7 +356,7 @@ def _number(text: str) -> int:
 
 
 def _changes(text: str, keys: str, old_text: str, old_keys: str) -> list[tuple[int, int]]:
-    """Spans of cells to write, never beginning or ending inside a wide character."""
+    """Return spans of cells to write, never beginning or ending inside a wide character."""
     size = len(text)
     differs = (_number(text) ^ _number(old_text)) | (_number(keys) ^ _number(old_keys))
     parts = differs.to_bytes(4 * size, "little")

@@ -95,7 +95,7 @@ _ANSWER_S: Final = 3.0
 
 
 def run_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
-    """Shows the session until the operator leaves, a signal arrives, or the terminal is gone. In the main thread.
+    """Show the session until the operator leaves, a signal arrives, or the terminal is gone. In the main thread.
 
     The engine is stopped before this returns or raises. TEXTUAL_FPS and the like must be set before this module is
     imported: Textual reads them then.
@@ -127,7 +127,7 @@ def run_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
 
 
 def _in_force(app: PgtopApp, controls: Controls) -> tuple[ParameterChange, ...]:
-    """Changes left behind: as the journal says, where it can be asked, else as the screen remembers them.
+    """Change left behind: as the journal says, where it can be asked, else as the screen remembers them.
 
     Pending changes, and changes that can lose data, are reverted as the engine stops.
     """
@@ -142,7 +142,7 @@ def _in_force(app: PgtopApp, controls: Controls) -> tuple[ParameterChange, ...]:
 
 
 def _on_machine(app: PgtopApp) -> tuple[HostChange, ...]:
-    """Settings of the machine that this session has changed and that stay."""
+    """Return settings of the machine that this session has changed and that stay."""
     changes = app.parameters.changes
     changes_made = () if changes is None else changes.made
     return tuple(change for change in changes_made if isinstance(change, HostChange) and change.kept)

@@ -44,13 +44,13 @@ class _Told(Exception):
 
 
 def as_sentence(error: Exception) -> Exception:
-    """The exception to report: a PgtopError, also one of a worker, is told as its sentence."""
+    """Return the exception to report: a PgtopError, also one of a worker, is told as its sentence."""
     cause = error.error if isinstance(error, WorkerFailed) else error
     return _Told(str(cause)) if isinstance(cause, PgtopError) else error
 
 
 def traceback_without_locals(console: Console) -> Segments:
-    """The exception being handled, in printable text. The locals of its frames may hold passwords."""
+    """Return the exception being handled, in printable text. The locals of its frames may hold passwords."""
     from rich.traceback import Traceback
 
     trace = Traceback(show_locals=False, width=None, suppress=[rich, textual])
@@ -66,7 +66,7 @@ class DiscreetApp(App[int]):
     """An application that shows nothing secret when it crashes (see `crash_report`)."""
 
     def crash(self, error: Exception) -> None:
-        """Ends the application as an uncaught exception does."""
+        """End the application as an uncaught exception does."""
         self._handle_exception(error)
 
     def _handle_exception(self, error: Exception) -> None:

@@ -44,13 +44,13 @@ class LineCanvas(Widget):
         self._joined: dict[str, Style | None] = {}
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Replaces the lines and repaints those that differ from the ones shown; missing lines are blank."""
+        """Replace the lines and repaint those that differ from the ones shown; missing lines are blank."""
         changed = self.take(lines)
         if changed:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def take(self, lines: Sequence[Line]) -> list[int]:
-        """Replaces the lines; which of them differ from the ones shown, and are the caller's to paint."""
+        """Replace the lines; which of them differ from the ones shown, and are the caller's to paint."""
         before, self._lines = self._lines, tuple(lines)
         height = self.size.height
         pairs = zip_longest(before[:height], self._lines[:height], fillvalue=())
@@ -66,7 +66,7 @@ class LineCanvas(Widget):
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        """One line, exactly as wide as the widget."""
+        """Return one line, exactly as wide as the widget."""
         self._fit()
         width = self._painted_width
         if y >= len(self._strips):
@@ -78,7 +78,7 @@ class LineCanvas(Widget):
         return strip
 
     def _fit(self) -> None:
-        """Takes size and theme as they are now."""
+        """Take size and theme as they are now."""
         width, height = self.size
         if len(self._strips) != height or self._painted_width != width:
             theme = self.app.current_theme
@@ -88,14 +88,14 @@ class LineCanvas(Widget):
             self._painted_width = width
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines of a region, straight from the cache: no borders, no filters."""
+        """Return the lines of a region, straight from the cache: no borders, no filters."""
         strips = [self.render_line(y) for y in crop.line_range]
         if crop.column_span == (0, self._painted_width):
             return strips
         return [strip.crop(*crop.column_span) for strip in strips]
 
     def _drawn(self, text: str, name: str) -> tuple[str, Style | None]:
-        """Text and style of a span."""
+        """Return the text and style of a span."""
         style = self._palette.get(name)
         if style is not None or (ON not in name and SHADE not in name):
             return text, style
@@ -108,7 +108,7 @@ class LineCanvas(Widget):
         return text if coloured else (name.partition(ELSE)[2] * len(text) or text), style
 
     def _made(self, name: str) -> Style | None:
-        """The style of a name that the theme has not: a shade, something on the colour of another style."""
+        """Return the style of a name that the theme has not: a shade, something on the colour of another style."""
         if name.endswith(FILLED):
             shade = name.removesuffix(FILLED)
             base_style, shade_style = self._palette.get(shade.partition(SHADE)[0]), self._shaded(shade)
@@ -119,7 +119,7 @@ class LineCanvas(Widget):
         return above if colour is None else (above or Style()) + Style(bgcolor=colour)
 
     def _shaded(self, name: str) -> Style | None:
-        """A style of the theme, or a shade of it where its colour is more than one of the terminal's sixteen."""
+        """Return a style of the theme, or a shade of it where its colour is more than one of the terminal's sixteen."""
         style, _, step = name.partition(SHADE)
         base = self._palette.get(style)
         colour = None if base is None else base.color
@@ -130,7 +130,7 @@ class LineCanvas(Widget):
         return Style(color=Color.from_triplet(blend_rgb(ground, colour.get_truecolor(), part)))
 
     def rows(self, numbers: Sequence[int]) -> list[list[tuple[str, Style | None]]]:
-        """Texts and styles of these lines, exactly as wide as the widget: what `render_line` makes strips of."""
+        """Return texts and styles of these lines, exactly as wide as the widget: what `render_line` makes strips of."""
         self._fit()
         return [self._row(_line(self._lines, y), self._painted_width) for y in numbers]
 
@@ -155,7 +155,7 @@ class LineCanvas(Widget):
 
 
 def _joined(line: Line) -> list[list[str]]:
-    """Neighbours of one style as one: every segment is styled, written and compared by itself."""
+    """Return neighbours of one style as one: every segment is styled, written and compared by itself."""
     spans: list[list[str]] = []
     last = None
     for text, style in line:

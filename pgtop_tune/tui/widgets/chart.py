@@ -66,7 +66,7 @@ class ArmBand(Struct, frozen=True):
 
 
 def window(now_s: float, columns: int, s_per_column: float = 1.0) -> tuple[float, float]:
-    """The time span a chart of so many columns shows at that moment: (since_s, until_s).
+    """Return the time span a chart of so many columns shows at that moment: (since_s, until_s).
 
     It stays the same while it fills from the left, and moves on by a sixteenth of itself when full. `now_s` always
     lies in [since_s, until_s).
@@ -80,7 +80,7 @@ def window(now_s: float, columns: int, s_per_column: float = 1.0) -> tuple[float
 
 
 def column_of(at_s: float, since_s: float, until_s: float, columns: int) -> int | None:
-    """The column, from 0, in which a moment is drawn; None outside the window."""
+    """Return the column, from 0, in which a moment is drawn; None outside the window."""
     if not since_s <= at_s < until_s:
         return None
     # Multiplied first, whole seconds stay exact: else the begin of some columns falls into the one before.
@@ -88,7 +88,9 @@ def column_of(at_s: float, since_s: float, until_s: float, columns: int) -> int 
 
 
 def nice_ceiling(value: float) -> float:
-    """The smallest round number not below a value: 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten; 1 for next to 0."""
+    """Return the smallest round number not below a value: 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten; 1 for next to
+    0.
+    """
     if value < _NEXT_TO_ZERO:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -96,7 +98,7 @@ def nice_ceiling(value: float) -> float:
 
 
 def spark(values: Sequence[float | None], width: int, glyphs: Glyphs) -> str:
-    """A curve of one line, zero-based; exactly `width` cells, filled from the left.
+    """Return a curve of one line, zero-based; exactly `width` cells, filled from the left.
 
     Args:
         values: Oldest first; None, or what is no number, leaves a gap. More values than cells share a cell, which
@@ -121,7 +123,9 @@ def spark(values: Sequence[float | None], width: int, glyphs: Glyphs) -> str:
 
 
 def label_cells(marks: Sequence[ChartMark], columns: int, since_s: float, until_s: float) -> dict[int, tuple[str, str]]:
-    """Characters and styles of the labels by column; the longest has its room first, the first of it at the mark."""
+    """Return characters and styles of the labels by column; the longest has its room first, the first of it at the
+    mark.
+    """
     cells_of_labels: dict[int, tuple[str, str]] = {}
     for mark in sorted(marks, key=lambda mark: -len(mark.label)):
         column = column_of(mark.at_s, since_s, until_s, columns)
@@ -136,7 +140,7 @@ def label_cells(marks: Sequence[ChartMark], columns: int, since_s: float, until_
 
 
 def bands_of_columns(bands: Sequence[ArmBand], since_s: float, until_s: float, columns: int) -> dict[int, ArmBand]:
-    """The band of each column that has one; where two meet, the later one."""
+    """Return the band of each column that has one; where two meet, the later one."""
     by_column: dict[int, ArmBand] = {}
     for band in bands:
         first = column_of(max(band.since_s, since_s), since_s, until_s, columns)
@@ -151,7 +155,7 @@ def bands_of_columns(bands: Sequence[ArmBand], since_s: float, until_s: float, c
 
 
 def mean_columns(points: Sequence[SeriesPoint], since_s: float, until_s: float, columns: int) -> list[float | None]:
-    """Mean per column, each point weighted by the time it speaks for; None where less than half is known."""
+    """Return the mean per column, each point weighted by the time it speaks for; None where less than half is known."""
     if columns < 1:
         return []
     drawn = ColumnMeans(since_s, until_s, columns, usual_s([point.at_s for point in points]))
@@ -162,7 +166,7 @@ def mean_columns(points: Sequence[SeriesPoint], since_s: float, until_s: float, 
 def worst_columns(
     points: Sequence[SeriesPoint], since_s: float, until_s: float, columns: int, pause: float = PAUSE
 ) -> list[float | None]:
-    """The largest value per column; None where there is none. A column between two points is the later one's."""
+    """Return the largest value per column; None where there is none. A column between two points is the later one's."""
     if columns < 1:
         return []
     largest: list[float | None] = [None] * columns
@@ -365,7 +369,7 @@ class _Drawing:
         self._rows: dict[int, tuple[object, list[Span]]] = {}
 
     def rows(self, contents: list[_Content]) -> list[tuple[Cell | None, ...]]:
-        """Cells by row from the top; None where nothing is drawn."""
+        """Return cells by row from the top; None where nothing is drawn."""
         by = self._gone_on(contents)
         before = zip(self._contents[by:], self._columns[by:], strict=True)
         self._columns = [
@@ -387,7 +391,7 @@ class _Drawing:
         self, row: int, cells: tuple[Cell | None, ...], uprights: Mapping[int, Cell], mark_labels: Mapping[int, Cell],
         empty: str,
     ) -> list[Span]:  # fmt: skip
-        """A row's cells as spans.
+        """Return a row's cells as spans.
 
         Args:
             row: Its number.
@@ -430,14 +434,17 @@ class _Drawing:
         return tuple(cells)
 
     def _upper(self, filled_areas: Sequence[tuple[_Fill, int]], tallest: int, base: int, *, alarm: bool) -> Cell:
-        """The upper edge of all, in the style of the foremost area that fills at least half of what is drawn there."""
+        """Return the upper edge of all, in the style of the foremost area that fills at least half of what is drawn
+        there.
+        """
         part = tallest - base
         fill = next(fill for fill, high in filled_areas if high >= base + part / 2)
         style = self._styles[fill][base // _PARTS]
         return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], "critical" if alarm else style
 
     def _edge(self, filled_areas: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:
-        """A cell that two areas fill, the lower one on the other's colour; None where one does, or it is not full.
+        """Return a cell that two areas fill, the lower one on the other's colour; None where one does, or it is not
+        full.
 
         Of three those with the largest parts. Without colours the one that fills at least half has the cell.
         """
@@ -461,8 +468,9 @@ class _Drawing:
         return char, on(lower[0], upper[0], self._densities[foremost[1]])
 
     def _shade(self, cells: list[Cell | None], arm: str, *, begins: bool) -> None:
-        """Draws an arm of an experiment into the full cells, on their own colour; its letter stands at the foot of its
-        first column."""
+        """Draw an arm of an experiment into the full cells, on their own colour; its letter stands at the foot of its
+        first column.
+        """
         style = f"arm-{arm.lower()}"
         for row, cell in enumerate(cells):
             if cell is not None and cell[0] in self._densities:
@@ -485,7 +493,7 @@ class _Drawing:
 
 
 def _ground(cell: Cell | None, densities: str) -> str:
-    """The style of the area that a line goes through; "" where there is none."""
+    """Return the style of the area that a line goes through; "" where there is none."""
     if cell is None:
         return ""
     front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
@@ -497,7 +505,7 @@ _drawing = lru_cache(maxsize=8)(_Drawing)
 
 
 def filling(density: int, style: str, glyphs: Glyphs) -> Cell:
-    """A full cell of an area: with colours all of it, without them as dense as it is."""
+    """Return a full cell of an area: with colours all of it, without them as dense as it is."""
     return _filling(style, density, glyphs.densities)
 
 
@@ -506,14 +514,14 @@ def _filling(style: str, density: int, densities: str) -> Cell:
 
 
 def _grid_labels(rows: int, top: float, unit_format: Callable[[float], str]) -> dict[int, str]:
-    """Labels by row: the upper edge, zero, and up to three between them, where a curve of that value would lie."""
+    """Return labels by row: the upper edge, zero, and up to three between them, where a curve of that value would lie."""
     parts = next((parts for parts in _GRIDS if rows // parts >= _ROWS_PER_GRID and _is_round(top / parts)), 1)
     labels = {rows * index // parts: unit_format(top * (parts - index) / parts)[:LABEL] for index in range(parts)}
     return labels | {rows - 1: unit_format(0.0)[:LABEL]} if rows > 1 else labels
 
 
 def _is_round(value: float) -> bool:
-    """Whether it has two digits at most."""
+    """Return whether it has two digits at most."""
     return value <= 0.0 or abs(float(f"{value:.1e}") - value) < 1e-9 * value
 
 
@@ -524,7 +532,7 @@ def _spans(
     empty: str,
     densities: str,
 ) -> list[Span]:
-    """Cells joined to spans; a blank takes the style of its left neighbour, which costs nothing to write."""
+    """Return cells joined to spans; a blank takes the style of its left neighbour, which costs nothing to write."""
     drawn = list(cells)
     for column, (char, style) in uprights.items():
         cell = drawn[column]

@@ -56,7 +56,7 @@ SHADES: Final = 8
 
 
 def on(style: str, ground: str, colourless: str = "") -> str:
-    """The style of something drawn in the colour of one style on that of another.
+    """Return the style of something drawn in the colour of one style on that of another.
 
     Args:
         style, ground: Names of `STYLES`.
@@ -66,7 +66,7 @@ def on(style: str, ground: str, colourless: str = "") -> str:
 
 
 def shaded(style: str, step: int) -> str:
-    """The style with its colour nearer to the ground; as it is in a theme of 16 colours or none.
+    """Return the style with its colour nearer to the ground; as it is in a theme of 16 colours or none.
 
     Args:
         style: A name of `STYLES`.
@@ -76,22 +76,24 @@ def shaded(style: str, step: int) -> str:
 
 
 def of_map(style: str, step: int) -> str:
-    """The style of a heat map's cell: where a theme has shades (`shaded`), one fills it in place of its character."""
+    """Return the style of a heat map's cell: where a theme has shades (`shaded`), one fills it in place of its
+    character.
+    """
     return f"{style}{SHADE}{step}{FILLED}"
 
 
 def text_width(text: str) -> int:
-    """Cells a printable text takes on screen."""
+    """Return cells a printable text takes on screen."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def width(line: Line) -> int:
-    """Cells a line takes on screen."""
+    """Return cells a line takes on screen."""
     return sum([len(text) if text.isascii() else cell_len(text) for text, _ in line])
 
 
 def plain_text(line: Line) -> str:
-    """The line without its styles."""
+    """Return the line without its styles."""
     return "".join(text for text, _ in line)
 
 
@@ -114,7 +116,7 @@ def ellipsized(text: str, cells: int, ellipsis: str) -> str:
 
 
 def fit(line: Line, cells: int) -> Line:
-    """The line cut to at most so many cells; spans keep their styles."""
+    """Return the line cut to at most so many cells; spans keep their styles."""
     fitted: list[Span] = []
     room = cells
     for text, style in line:
@@ -134,7 +136,7 @@ _DEEPER: Final = 6
 
 
 def wrap(text: str, cells: int) -> list[str]:
-    """The text as lines of at most so many cells, broken at blanks where there are any; line breaks are kept.
+    """Return the text as lines of at most so many cells, broken at blanks where there are any; line breaks are kept.
 
     Args:
         text: Anything; it is made printable.
@@ -188,7 +190,7 @@ def hanging(text: str, cells: int) -> list[Line]:
 
 
 def labelled(label: str, text: str, cells: int, style: str = "", label_cells: int = 14) -> list[Line]:
-    """A label and beside it the text, wrapped under itself."""
+    """Return a label and beside it the text, wrapped under itself."""
     rows = wrap(text, cells - label_cells) or [""]
     return [
         (((label if index == 0 else "").ljust(label_cells), "label"), (row, style)) for index, row in enumerate(rows)
@@ -363,7 +365,7 @@ _HEAT: Final = ("heat-0", "heat-1", "heat-2", "heat-3", "heat-4")
 
 
 def bar(share: float | None, cells: int, glyphs: Glyphs) -> str:
-    """A bar that fills its share of the cells; exactly `cells` wide, blank when unknown.
+    """Return a bar that fills its share of the cells; exactly `cells` wide, blank when unknown.
 
     Args:
         share: 0 to 1; what lies outside is drawn as 0 or 1. A share above 0 always shows.
@@ -401,7 +403,7 @@ def _heat(share: float | None, glyphs: Glyphs) -> tuple[str, str]:
 
 
 def heat_style(share: float | None) -> str:
-    """The style of a share from 0 to 1."""
+    """Return the style of a share from 0 to 1."""
     return "dim" if share is None else _HEAT[min(max(int(share * 5), 0), 4)]
 
 
@@ -428,7 +430,7 @@ class Column(Struct, frozen=True):
 
 
 def column_widths(columns: Sequence[Column], width: int) -> tuple[int, ...]:
-    """Cells of each column in a table of `width` cells; the last elastic one gets the odd cells.
+    """Return cells of each column in a table of `width` cells; the last elastic one gets the odd cells.
 
     Columns that do not fit any more are cut at the right edge and get 0 when they lie behind it.
     """
@@ -456,7 +458,7 @@ def table_lines(
     cursor: int | None = None,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """The header and as many rows as fit below it; `height` lines of exactly `width` cells.
+    """Return the header and as many rows as fit below it; `height` lines of exactly `width` cells.
 
     Args:
         columns: Left to right.
@@ -579,7 +581,7 @@ class TextField(Struct):
         return f"TextField({len(self.text)} characters)"
 
     def press(self, key: str, character: str | None) -> bool:
-        """Takes a key by Textual's name and the character it stands for.
+        """Take a key by Textual's name and the character it stands for.
 
         Returns:
             Whether the key meant something here.
@@ -597,7 +599,7 @@ class TextField(Struct):
         return False
 
     def insert(self, text: str) -> None:
-        """Puts text at the cursor, or in place of a selected text; of several lines (a paste) it makes one."""
+        """Put text at the cursor, or in place of a selected text; of several lines (a paste) it makes one."""
         if self.selected:
             self.replace("")
         # A pasted password keeps its blanks; only its line end goes.
@@ -607,15 +609,15 @@ class TextField(Struct):
         self.cursor += len(text)
 
     def replace(self, text: str) -> None:
-        """Takes another text, the cursor behind it."""
+        """Take another text, the cursor behind it."""
         self.text, self.cursor, self.selected = text, len(text), False
 
     def select(self) -> None:
-        """Selects the whole text, if there is any."""
+        """Select the whole text, if there is any."""
         self.cursor, self.selected = len(self.text), bool(self.text)
 
     def line(self, cells: int, cursor_style: str = "cursor") -> Line:
-        """The part of the text around the cursor, at most so many cells."""
+        """Return the part of the text around the cursor, at most so many cells."""
         text = "*" * len(self.text) if self.masked else self.text
         if self.selected:
             return ((clip(text, cells), cursor_style),)

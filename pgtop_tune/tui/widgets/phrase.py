@@ -34,7 +34,8 @@ _STYLES: Final = {
 
 
 def wait_style(wait_event_type: str) -> str:
-    """Style of a class of pg_stat_activity.wait_event_type, of "CPU", its queue, or of what is not active."""
+    """Return the style of a class of pg_stat_activity.wait_event_type, of "CPU", its queue, or of what is not active.
+    """
     return _STYLES.get(wait_event_type, "wait-other")
 
 
@@ -53,7 +54,7 @@ class Phrase(Struct, frozen=True):
 
 
 def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
-    """The phrases joined by a gap, as many as there is room for.
+    """Return the phrases joined by a gap, as many as there is room for.
 
     When room is short all that can shorten do so, then the last ranks go; what is left over lets the first ranks
     read in full again.
@@ -91,17 +92,17 @@ def _cells(kept: Sequence[tuple[Line, Phrase]], gap: Span) -> int:
 
 
 def dot(glyphs: Glyphs) -> Span:
-    """The gap between two facts."""
+    """Return the gap between two facts."""
     return f" {glyphs.separator} ", "dim"
 
 
 def summed(phrases: Sequence[Phrase], cells: int, glyphs: Glyphs) -> Line:
-    """Facts on a line above a table, beginning where its first column does."""
+    """Return facts on a line above a table, beginning where its first column does."""
     return ((" ", PLAIN), *fitting(phrases, cells - 1, dot(glyphs)))
 
 
 def head(title: Line, cells: int, glyphs: Glyphs, right: Sequence[Phrase] = ()) -> Line:
-    """A pane's head: `─ title ───── facts ─`, exactly so many cells."""
+    """Return a pane's head: `─ title ───── facts ─`, exactly so many cells."""
     stroke = glyphs.rule
     facts = fitting(right, max(cells - width(title) - 8, 0), dot(glyphs)) if right else ()
     spans: list[Span] = [(stroke + " ", "dim"), *title]
@@ -113,7 +114,7 @@ def head(title: Line, cells: int, glyphs: Glyphs, right: Sequence[Phrase] = ()) 
 
 
 def absent(title: str, unavailable: Unavailable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """A pane that has nothing to show: why stands in its head, or below it where the head is too short for that."""
+    """Return a pane that has nothing to show: why stands in its head, or below it where the head is too short for that."""
     reason = absence(unavailable)
     beside: Line = ((f"{title}  ", "title"), *reason)
     if width(beside) + 4 <= cells or rows < 2:
@@ -124,7 +125,7 @@ def absent(title: str, unavailable: Unavailable, cells: int, rows: int, glyphs: 
 
 
 def padded(line: Line, cells: int) -> Line:
-    """The line filled up with blanks, or cut, to exactly so many cells."""
+    """Return the line filled up with blanks, or cut, to exactly so many cells."""
     missing = cells - width(line)
     if missing < 0:
         return fit(line, cells)
@@ -141,7 +142,7 @@ def labelled(label: str, text: str, style: str = PLAIN, unit: str = "") -> Line:
 
 
 def lasting(seconds: float | None, cells: int = 0) -> str:
-    """A time with its unit: "53 s", "3m12s"."""
+    """Return a time with its unit: "53 s", "3m12s"."""
     return (age(seconds) + (" s" if seconds is not None and round(seconds) < 60 else "")).rjust(cells)
 
 
@@ -152,14 +153,14 @@ def value_of(metric: Metric, session: Session) -> float | None:
 
 
 def alarm(value: float | None, critical: float | None, otherwise: str = PLAIN) -> str:
-    """The style of a number: "critical" from its critical line on, "dim" when it is not known."""
+    """Return the style of a number: "critical" from its critical line on, "dim" when it is not known."""
     if value is None:
         return "dim"
     return "critical" if critical is not None and value >= critical else otherwise
 
 
 def spaced(value: float | None, cells: int = 0) -> str:
-    """A number with its thousands apart: "1 199"; one decimal below ten, a suffix from a million on."""
+    """Return a number with its thousands apart: "1 199"; one decimal below ten, a suffix from a million on."""
     if value is None:
         text = UNKNOWN
     elif value >= 999_999.5:

@@ -63,12 +63,12 @@ _NO_TICKS: Final[Mapping[int, str]] = {}
 
 
 def event_style(kind: EventKind) -> str:
-    """The style an event is drawn in, on the tape and in a chart."""
+    """Return the style an event is drawn in, on the tape and in a chart."""
     return _MARKS[kind][1]
 
 
 def event_glyph(kind: EventKind, glyphs: Glyphs) -> str:
-    """The mark an event is drawn with."""
+    """Return the mark an event is drawn with."""
     return str(getattr(glyphs, _MARKS[kind][0]))
 
 
@@ -219,21 +219,21 @@ class TimeAxis(Struct, frozen=True):
         return age(self.until_s - self.since_s)
 
     def moment_of(self, x: int) -> float | None:
-        """The middle of the column in the cell `x` of gutter and columns; None where there is no column."""
+        """Return the middle of the column in the cell `x` of gutter and columns; None where there is no column."""
         column = x - GUTTER
         return self.since_s + (column + 0.5) * self.column_s if 0 <= column < self.columns else None
 
     def means(self, points: Sequence[SeriesPoint]) -> list[float | None]:
-        """A series in its columns, see `mean_columns`."""
+        """Return a series in its columns, see `mean_columns`."""
         return mean_columns(points, self.since_s, self.until_s, self.columns)
 
     def means_of(self, session: Session, metric: Charted) -> list[float | None]:
-        """The same of a series that the session keeps."""
+        """Return the same of a series that the session keeps."""
         return session.history.means(metric, self.since_s, self.until_s, self.columns) if self.columns > 0 else []
 
 
 def time_axis(session: Session, width: int, chart_rows: int, span_s: float = SPANS_S[0]) -> TimeAxis:
-    """The window of both charts and the tape at this moment.
+    """Return the window of both charts and the tape at this moment.
 
     Args:
         session: Its newest frame is now.
@@ -268,7 +268,7 @@ def axis_ticks(session: Session, axis: TimeAxis) -> dict[int, str]:
 
 
 def axis_line(session: Session, axis: TimeAxis, glyphs: Glyphs) -> Line:
-    """A line of times of day under a chart."""
+    """Return a line of times of day under a chart."""
     cells = [glyphs.rule] * axis.columns
     for column, text in axis_ticks(session, axis).items():
         cells[column : column + len(text) + 1] = [glyphs.tick, *text]
@@ -276,7 +276,7 @@ def axis_line(session: Session, axis: TimeAxis, glyphs: Glyphs) -> Line:
 
 
 def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:
-    """Changes that an operator looks for in a curve."""
+    """Change that an operator looks for in a curve."""
     return [
         ChartMark(at_s)
         for at_s, event in session.events
@@ -303,7 +303,7 @@ def spark_line(
     glyphs: Glyphs,
     bands: Sequence[ArmBand] = (),
 ) -> Line:
-    """A chart in one line: its name in the gutter, a value per column of the common axis, figures beside it.
+    """Return a chart in one line: its name in the gutter, a value per column of the common axis, figures beside it.
 
     Within a band the curve has the style of its arm.
     """

@@ -1,4 +1,5 @@
-"""What keys do on the dashboard and the pages, as rows: bindings, footer, help, palette and docs come from here.
+"""Actions behind the keys of the dashboard and the pages, as rows: bindings, footer, help, palette and docs come from
+here.
 
 A row that names something in `needs` exists only where the session has it: no load keys on a replay, no transport
 keys on a live server.
@@ -27,7 +28,7 @@ POOLERS_KEY: Final = "0"
 
 
 class PageRow(Struct, frozen=True):
-    """What keys and footers need to know of a page; the same words stand in its module.
+    """A page as keys and footers know it; the same words stand in its module.
 
     Attributes:
         key: As `Page.key`.
@@ -82,7 +83,7 @@ def all_pages() -> tuple[Page, ...]:
 
 
 class Need(StrEnum):
-    """What an action may depend on."""
+    """Parts of a session that an action may depend on."""
 
     LIVE = "live"
     INTERVAL = "interval"

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 class Leaving(Enum):
-    """How to leave."""
+    """Ways to leave."""
 
     PLAINLY = "leave"
     UNDOING = "undo and leave"
@@ -217,7 +217,7 @@ class ActionCommands(Provider):
                 yield phrase, partial(self.app.run_action, f"app.look_at('{page.id}', '{table.id}')", screen)
 
     def _named(self, screen: SceneScreen) -> Offered:
-        """What is looked for by its name, once a letter is typed: parameters, sessions, statements."""
+        """Yield parameters, sessions and statements, which are found by name once a letter is typed."""
         if any(Need.PARAMETERS in action.needs for action in screen.offered()):
             for knob in self._app.context.controls.knobs():
                 yield f"parameter {knob.name}: {knob.why}", partial(self._app.show_parameter, knob.name)
@@ -238,13 +238,13 @@ class ActionCommands(Provider):
                 yield f"statement {one_line(query, _CALLED)}", partial(self._app.show_row, "statements", entry.id)
 
     async def discover(self) -> Hits:
-        """What can be done here, before a letter is typed."""
+        """Yield what can be done here, before a letter is typed."""
         if isinstance(self.screen, SceneScreen):
             for phrase, act in self._doing(self.screen):
                 yield DiscoveryHit(phrase, act)
 
     async def search(self, query: str) -> Hits:
-        """What resembles the letters typed."""
+        """Yield what resembles the letters typed."""
         if not isinstance(self.screen, SceneScreen):
             return
         matcher = self.matcher(query)
@@ -395,7 +395,7 @@ class PgtopApp(DiscreetApp):
 
     @cached_property
     def _pages(self) -> PageScreen:
-        """Made when a page is first opened: the first data should not wait for nine of them."""
+        """The screen of the pages, made when a page is first opened: the first data do not wait for nine of them."""
         from pgtop_tune.tui.pages.screen import PageScreen
 
         screen = PageScreen(*self._drawn_with())
@@ -416,14 +416,14 @@ class PgtopApp(DiscreetApp):
         self.push_screen(WaitGroupsDialog(self.time_travel.shown, self.context.glyphs))
 
     def _post(self, message: Message) -> None:
-        """From the engine's thread."""
+        """Post a message from the engine's thread."""
         self.post_message(message)
 
     def _poke(self) -> None:
         self._post(FramesWaiting())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return actions whose need is not met do not exist."""
+        """Return False for an action whose need is not met."""
         return action in self._offered if action in _OWN else super().check_action(action, parameters)
 
     async def on_mount(self) -> None:
@@ -463,7 +463,7 @@ class PgtopApp(DiscreetApp):
             driver.discard_output()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Too small for a picture, or not any more."""
+        """Show the message for a terminal that is too small, or take it away."""
         self._look_at_size(event.size)
 
     def _look_at_size(self, size: Size) -> None:
@@ -473,7 +473,7 @@ class PgtopApp(DiscreetApp):
             self.push_screen(TooSmall())
 
     def on_engine_ended(self) -> None:
-        """Its source has ended, or it has failed."""
+        """Stop the engine: its source has ended, or it has failed."""
         self.run_worker(self._after_engine(), group="ended")
 
     async def _after_engine(self) -> None:
@@ -505,7 +505,7 @@ class PgtopApp(DiscreetApp):
         self.parameters.look()
 
     def _prepare(self) -> None:
-        """Once there is something to see: what looks for more than that."""
+        """Begin what looks beyond the first picture, once there is one."""
         if not self._prepared:
             self._prepared = True
             self.call_after_refresh(self._after_first_picture)
@@ -602,7 +602,7 @@ class PgtopApp(DiscreetApp):
         self.switch_screen(self._in_view)
 
     def action_theme(self) -> None:
-        """The next theme."""
+        """Choose the next theme."""
         names = list(self._themes)
         self.theme = names[(names.index(self.theme) + 1) % len(names)]
         self.context.tell_instead(f"theme {self.theme}: {self._themes[self.theme].description}")
@@ -625,7 +625,7 @@ class PgtopApp(DiscreetApp):
             super().action_suspend_process()
 
     def action_help(self) -> None:
-        """Keys, and what the numbers mean."""
+        """Show the keys, and what the numbers mean."""
         from pgtop_tune.tui.dialogs.help import HelpDialog
 
         screen = self.screen

@@ -52,11 +52,13 @@ class AppContext:
 
     @property
     def services(self) -> Services:
-        """What is there now; nothing as long as it is not made."""
+        """The services that are there now; none before they are made."""
         return self.controls.services.made or _NONE_YET
 
     def served(self, act: Callable[Concatenate[Services, P], None]) -> Callable[P, None]:
-        """Return an action with its services: at once, or as soon as they are made; of those that wait the last counts."""
+        """Return an action that gets its services: at once, or as soon as they are made. Of actions that wait the last
+        one runs.
+        """
 
         @wraps(act)
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -82,11 +84,11 @@ class AppContext:
             return None
 
     def tell(self, message: str, severity: Severity = "information", timeout_s: float = 8.0) -> None:
-        """A passing message; may hold foreign text."""
+        """Show a passing message; it may hold foreign text."""
         self.app.notify("\n".join(printable_lines(message)), severity=severity, markup=False, timeout=timeout_s)
 
     def tell_instead(self, message: str) -> None:
-        """As `tell`, in place of what was told before: for keys that are pressed several times in a row."""
+        """Show a message as `tell` does, in place of earlier ones: for keys that are pressed several times in a row."""
         self.app.clear_notifications()
         self.tell(message)
 

@@ -1,4 +1,4 @@
-"""What binds now, in full: every finding with its evidence and the next step, and what could not be looked at."""
+"""The bottleneck in full: every finding with its evidence and the next step, and the rules that were skipped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Findings:
-    """Says what binds, of the newest frame and of another moment that is shown.
+    """Diagnosis of the newest frame, and of another moment that is shown.
 
     Args:
         context: The application.
@@ -43,7 +43,7 @@ class Findings:
         self._past: Diagnosing | None = None
 
     def begin(self) -> None:
-        """From now on there are findings: the first picture does not wait for their rules."""
+        """Load the rules: the first picture does not wait for them."""
         from pgtop_tune.diagnosis.diagnosing import Diagnosing
 
         live = self._context.live
@@ -66,17 +66,17 @@ class Findings:
 
     @property
     def shown(self) -> Diagnosis | None:
-        """That of the moment shown."""
+        """Diagnosis of the moment shown."""
         return self.diagnose(self._time_travel.shown)
 
     def open(self) -> None:
-        """All findings, their evidence and the next step."""
+        """Open the dialog with all findings."""
 
         dialog = FindingsDialog(self._time_travel.shown, self.diagnose, self._step, self._context.glyphs)
         self._context.app.push_screen(dialog)
 
     def _step(self, advice: Advice) -> Callable[[], None] | None:
-        """What Enter does; None where it cannot be done, as in the past and in a replay."""
+        """Return what Enter does; None where it cannot be done, as in the past and in a replay."""
 
         if not isinstance(advice, ParameterAdvice):
             return partial(self._show_session, advice.backend)
@@ -161,7 +161,6 @@ class FindingsDialog(Dialog[None]):
         self.captions("what binds now", "  ".join([*captions, "Esc close"]))
 
     def frames_arrived(self, session: Session) -> None:
-        """Another moment."""
         self._session, self._shown = session, self._diagnose(session)
         self.repaint()
 

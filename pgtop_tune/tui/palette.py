@@ -59,14 +59,14 @@ class PaletteTheme(Theme):
 
 
 def shipped_directory() -> Path:
-    """Where the themes of the program lie: inside the installed package, or beside it in a working copy."""
+    """Return the directory of the program's themes: inside the installed package, or beside it in a working copy."""
     package = Path(__file__).resolve().parent.parent
     installed = package / "themes"
     return installed if installed.is_dir() else package.parent / "themes"
 
 
 class Themes(Struct, frozen=True):
-    """What was found in the directories of themes.
+    """Themes of all directories.
 
     Attributes:
         by_name: Those that can be used, the default first.

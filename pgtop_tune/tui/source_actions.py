@@ -21,7 +21,7 @@ _NOT_AGAIN: Final = -1
 
 
 class SourceActions:
-    """What can be asked of a running session.
+    """Actions on the source of a running session.
 
     Args:
         context: The application.

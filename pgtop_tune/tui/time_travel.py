@@ -52,7 +52,7 @@ class ScreenSink:
         self.dropped_frames = 0
 
     def accept(self, step: Step) -> None:
-        """See `FrameSink.accept`. Never blocks for longer than the screen takes to empty the queue."""
+        """Queue a step. Never blocks for longer than the screen takes to empty the queue."""
         with self._lock:
             if step.restart:
                 self._waiting.clear()
@@ -93,7 +93,7 @@ class ScreenSink:
 
 
 def _set_back(lost: Step, following: Step) -> Step:
-    """What follows a forgotten step back still has to begin there."""
+    """Return the step after a forgotten step back, which still has to begin there."""
     if following.restart or following.back_to_s is not None or not following.frames:
         return following
     return replace(following, frames=lost.frames + following.frames, back_to_s=following.frames[-1].elapsed_s)
@@ -122,7 +122,7 @@ class PastView:
         self._sink = ScreenSink(poke, poke)
 
     def moving(self) -> Transport | None:
-        """What moves from here on; None where nothing was kept."""
+        """Return the transport that moves from here on; None where nothing was kept."""
         if self._kept is None:
             return None
         if self.held:
@@ -145,7 +145,7 @@ class PastView:
 
     @property
     def failure(self) -> BaseException | None:
-        """What it could not go on from; None when all is well."""
+        """The error that stopped it; None when all is well."""
         return None if self._kept is None else self._kept.engine.failure
 
     @property
@@ -163,7 +163,7 @@ class PastView:
 
 
 class TimeTravel:
-    """Which moment of the session is shown: the newest, or another.
+    """The moment of the session that is shown: the newest, or another.
 
     Args:
         context: The application.
@@ -181,12 +181,12 @@ class TimeTravel:
 
     @property
     def shown(self) -> Session:
-        """What stands on the screen."""
+        """The session on the screen."""
         return self._context.live if self.past is None else self.past.session
 
     @property
     def behind_s(self) -> float | None:
-        """How far what is shown is behind the newest frame of a live session; None when it is that."""
+        """Seconds by which the moment shown is behind the newest frame of a live session; None at the newest."""
         frame, newest = self.shown.now, self._context.live.now
         return None if self.past is None or frame is None or newest is None else newest.elapsed_s - frame.elapsed_s
 
@@ -220,7 +220,7 @@ class TimeTravel:
         return self.past
 
     def _moving(self) -> Transport | None:
-        """What moves to another moment: that of a replay, or of the past, which begins with this."""
+        """Return the transport to another moment: that of a replay, or of the past, which begins with this."""
         if self._transport is not None:
             return self._transport
         opens = self._context.controls.past is not None and self._context.live.now is not None
@@ -252,7 +252,7 @@ class TimeTravel:
         self._context.repaint()
 
     def step(self, frames: int) -> None:
-        """One frame forward or back."""
+        """Go one frame forward or back."""
         if frames < 0 or not self._at_newest:
             transport = self._moving()
             if transport is not None:

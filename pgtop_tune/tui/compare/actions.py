@@ -116,7 +116,7 @@ class OverlayActions:
             self._take(OverlayChoice(self._context.options.overlay))
 
     def turn(self) -> None:
-        """Off, or on after a question which."""
+        """Switch the overlay off, or ask which run to draw."""
         if self._chosen is not None:
             self._chosen = self._watch = None
             self._context.repaint()
@@ -174,7 +174,7 @@ _MOVES: Final = {
 
 
 class OverlayChoice(Struct, frozen=True):
-    """What stands under the charts.
+    """The run that stands under the charts.
 
     Attributes:
         path: An earlier recording; None for this session itself.

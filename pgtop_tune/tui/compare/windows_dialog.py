@@ -1,4 +1,4 @@
-"""What differs between two windows of the session: read beside the screen, then a table that scrolls."""
+"""The differences between two windows of the session: read beside the screen, then a table that scrolls."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class WindowsDialog(Dialog[None]):
         self.set_interval(_LOOK_S, self._show_progress)
 
     def on_unmount(self) -> None:
-        """Nobody waits for it any more."""
+        """Give up reading."""
         self._given_up.set()
 
     async def _compare(self) -> None:

@@ -1,4 +1,4 @@
-"""What the numbers of a pane mean: definition, unit and source, from the rows of the catalogue."""
+"""Definition, unit and source of the numbers of a pane, from the rows of the catalogue."""
 
 from __future__ import annotations
 

@@ -43,7 +43,6 @@ class HeatmapDialog(Dialog[None]):
         return heatmap_lines(self._session, cells, self.app.size.height - _FRAME_ROWS, self.glyphs)
 
     def frames_arrived(self, session: Session) -> None:
-        """A newer look."""
         self._session = session
         self.repaint()
 
@@ -148,7 +147,7 @@ def _figures(seconds: list[tuple[float, Merged]], most_per_s: float, width: int,
 
 
 def _scale(most_per_s: float, glyphs: Glyphs) -> Line:
-    """From a single transaction to the fullest cell."""
+    """Return the legend of the shades, from a single transaction to the fullest cell."""
     last = len(glyphs.density) - 1
     steps = tuple((char, of_map(_STYLE, SHADES * index // last)) for index, char in enumerate(glyphs.density))
     return (("one ", "label"), *steps, (f" {count(most_per_s)}/s", PLAIN))

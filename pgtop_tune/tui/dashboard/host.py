@@ -32,7 +32,7 @@ _ROLE_ORDER: Final = {"data": 0, "wal": 1}
 
 
 def host_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """CPU, memory, and one line per disk as far as they fit: the data directory's first, then that of WAL.
+    """Return CPU, memory, and a line per disk as far as they fit: the data directory's disk first, then that of WAL.
 
     Room that no disk needs goes to load and memory details.
     """
@@ -142,7 +142,7 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval) -> list[Phra
 
 
 def _source(frame: Frame) -> Phrase:
-    """That figures are left out, where the source does not have them all."""
+    """Return the note that the source does not have all figures; empty where it has."""
     facts = sections.machine(frame)
     if isinstance(facts, Unavailable) or not facts.untold:
         return Phrase(())

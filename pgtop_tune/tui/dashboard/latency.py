@@ -74,8 +74,9 @@ def _numbers(slow_tail: Tail) -> Line:
 
 
 def tail_phrases(session: Session, cells: int) -> list[Phrase]:
-    """For the right end of a head with so much room: the cause of most of the tail; nothing where there is none to
-    tell, or no room for all of its short form."""
+    """Return the cause of most of the tail, for the right end of a head; empty without a cause, or without room for its
+    short form.
+    """
     slow_tail = known_tail(session.interval)
     if slow_tail is None:
         return []
@@ -242,7 +243,9 @@ def _scale_top(seconds: Sequence[LatencyPoint], spikes_s: Container[float], furt
 
 
 def _of_others(session: Session) -> Line:
-    """What is known of the latency of a pgbench that others have started; in front, where no narrow screen cuts it."""
+    """Return the age of the oldest transaction of another user's pgbench; it comes first, where no narrow screen cuts
+    it.
+    """
     oldest_s = None if session.interval is None else OLDEST(session.interval)
     if oldest_s is None or oldest_s < SHORTEST_S:
         return ()
@@ -287,7 +290,7 @@ def _silent(newest: NewestLatency, lead: str) -> Line:
 
 
 def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
-    """How old the figures are, where they are old; while no transaction ends, and how old the oldest of them is."""
+    """Return the age of figures that are old, and, while no transaction ends, the age of the oldest transaction."""
     ago = f"{lasting(newest.age_s)} ago"
     if newest.stalled_s is None:
         aged = newest.second is not None and newest.age_s >= _AGED_S
@@ -304,7 +307,7 @@ def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
 
 
 def _span(newest: NewestLatency) -> str:
-    """Of how many seconds the figures are; "" of one, and in a stall, where it stands beside their age."""
+    """Return how many seconds the figures cover; "" for one, and in a stall, where their age says it."""
     second = newest.second
     return f"of {second.span_s} s" if second is not None and second.span_s > 1 and newest.stalled_s is None else ""
 

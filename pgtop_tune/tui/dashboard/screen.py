@@ -76,7 +76,7 @@ _LOAD: Final = "load"
 
 
 class DashboardState(Struct, frozen=True):
-    """What the dashboard knows beyond the frames.
+    """Everything that the dashboard knows beyond the frames.
 
     Attributes:
         view: Order, filter and selection of the sessions.
@@ -130,7 +130,7 @@ def chart_widths(width: int, rows: int) -> tuple[int, int]:
 
 
 class _Picture(Struct, frozen=True):
-    """What every pane of a picture is drawn from.
+    """The input of every pane of a picture.
 
     Attributes:
         rows: Rows of each pane.
@@ -314,7 +314,7 @@ def _figures(width: int, height: int) -> dict[str, int]:
 
 
 def _charts(rows: int) -> tuple[int, int]:
-    """Return rows of both panes, with equally high pictures: the latency pane has one more where it has times of day."""
+    """Return the rows of both panes, with equally high pictures: latency has one more where it shows times of day."""
     chart_rows = (rows - 1) // 2
     return (chart_rows, chart_rows + 1) if chart_rows + 1 >= CLOCK_ROWS else (rows // 2, rows // 2)
 
@@ -363,13 +363,12 @@ class Dashboard(SceneScreen):
         self._layout: tuple[tuple[str, int], ...] = ()
 
     def heights(self, width: int, height: int) -> dict[str, int]:
-        """As the layout says."""
         self._layout = dashboard_layout(width, height, self._wanted, measured=self._measured)
         return dict(self._layout)
 
     def show(self, scene: Scene) -> None:
-        """See `SceneScreen.show`; other heights where the sessions need many more rows than before, or far fewer, and
-        with the first latency.
+        """Draw another scene; give other heights where the sessions need many more or far fewer rows, and with the
+        first latency.
         """
         super().show(scene)
         wanted_rows, measured = self._wanted, has_latency(scene.session)
@@ -413,7 +412,7 @@ class Dashboard(SceneScreen):
         return lines
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:
-        """See `SceneScreen.chosen_backends`; the dashboard has no tags."""
+        """Return the selected session; the dashboard has no tags."""
         return () if self._view.selected is None else (self._view.selected,)
 
     def listed_backends(self) -> tuple[BackendKey, ...]:
@@ -433,7 +432,7 @@ class Dashboard(SceneScreen):
 
     @property
     def view(self) -> SessionsView:
-        """What the operator chose in the session table."""
+        """The operator's choices in the session table."""
         return self._view
 
     def _choose(self, view: SessionsView) -> None:
@@ -451,7 +450,7 @@ class Dashboard(SceneScreen):
             self._choose(scrolled(replace(self._view, selected=at.key), self._rows, self.visible_rows))
 
     def action_unselect(self) -> None:
-        """No selection, no filter; where there is neither, no marks."""
+        """Clear selection and filter; where there is neither, clear the marks."""
         if self._view.selected is None and not self._view.filter:
             self.post_message(MarksUnwanted())
         self._choose(replace(self._view, selected=None, filter="", top=0))
@@ -469,7 +468,7 @@ class Dashboard(SceneScreen):
         self._choose(replace(self._view, background=not self._view.background))
 
     def action_zoom(self) -> None:
-        """Charts of a longer time; after the longest of the shortest."""
+        """Show charts of a longer time; after the longest, of the shortest."""
         self._span_s = SPANS_S[(SPANS_S.index(self._span_s) + 1) % len(SPANS_S)]
         self.paint()
 

@@ -126,7 +126,7 @@ def _ticks_per_s(frame: Frame) -> int | None:
 
 
 def _process(process: ProcessCounters, ticks_per_s: int | None) -> str:
-    """Since the process began."""
+    """Return the figures of a process since it began."""
     parts = [f"memory {size(process.rss_bytes)}B"]
     if ticks_per_s:
         user_s, system_s = process.user_ticks / ticks_per_s, process.system_ticks / ticks_per_s
@@ -135,7 +135,7 @@ def _process(process: ProcessCounters, ticks_per_s: int | None) -> str:
 
 
 def _blockers(backend: Backend, activity: Activity, cells: int) -> list[Line]:
-    """Who holds it up, and whom it holds up, one line each."""
+    """Return the sessions that block it, and those that it blocks, a line each."""
     by_pid = {peer.pid: peer for peer in activity.backends}
     lines: list[Line] = []
     for pid in backend.blocked_by:
@@ -214,7 +214,7 @@ def _earlier(query: str, ago_s: float, cells: int) -> Line:
 
 
 def locked_object(wait: LockWait) -> str:
-    """What a lock is on: the relation, and what of it."""
+    """Return the object of a lock: the relation, and the part of it."""
     target = "" if wait.relation and wait.target == wait.locktype else wait.target
     return one_line(" ".join(part for part in (wait.relation, target) if part), _TEXT)
 
@@ -256,7 +256,7 @@ def _workers(backend: Backend, activity: Activity) -> list[tuple[str, str]]:
 
 
 def _figures(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
-    """Of its statement, in its database and by its role, as pg_stat_statements counts it."""
+    """Return the figures of its statement, for its database and role, as pg_stat_statements counts them."""
     if backend.query_id is None:
         return []
     about = (backend.query_id, backend.usename, backend.datname, True)

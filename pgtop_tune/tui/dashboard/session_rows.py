@@ -48,7 +48,7 @@ def folded(rows: Sequence[SessionRow], view: SessionsView) -> tuple[list[Session
 
 
 def background_line(rows: Sequence[SessionRow], width: int, glyphs: Glyphs, key: str = "") -> Line:
-    """ "8 background processes: checkpointer 1.2 % CPU · a lists them".
+    """Return the line of background processes: "8 background processes: checkpointer 1.2 % CPU · a lists them".
 
     Args:
         rows: The processes.
@@ -140,12 +140,12 @@ class SessionRow(Struct, frozen=True):
 
     @property
     def key(self) -> BackendKey:
-        """What a selection and a dangerous action are bound to."""
+        """The identity of the session, to which selection and dangerous actions are bound."""
         return self.backend.pid, self.backend.backend_start_ms
 
 
 class SessionsView(Struct, frozen=True):
-    """What the operator chose.
+    """The operator's choices in the session table.
 
     Attributes:
         sort: A key of `SORTS`.

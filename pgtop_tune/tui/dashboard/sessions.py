@@ -98,7 +98,7 @@ class SessionColumn(Struct, frozen=True):
 
 @lru_cache(512)
 def _shown(text: str) -> str:
-    """Hundreds of sessions have a few dozen names and statements."""
+    """Return a text on one line. Cached: hundreds of sessions have a few dozen names and statements."""
     return one_line(text, _TEXT)
 
 
@@ -360,7 +360,7 @@ def _head(
 
 
 def seen_before(session: Session) -> str:
-    """How old the list is that stands there while the server does not answer: "42 s ago"; "" for one of now."""
+    """Return the age of the list while the server does not answer: "42 s ago"; "" for a list of now."""
     now, seen_frame = session.now, session.sessions_seen
     return (
         ""
@@ -370,12 +370,14 @@ def seen_before(session: Session) -> str:
 
 
 def _hidden(reason: Unavailable) -> Phrase:
-    """In place of counts that would not be those of everybody."""
+    """Return the reason in place of counts that would not include every session."""
     return Phrase(absence(reason), 1, (("others are hidden: GRANT pg_monitor", "warning"),))
 
 
 def seldom(interval: Interval | None) -> Phrase:
-    """How often the sessions are looked at, where that is less often than frames are made: many are dear."""
+    """Return the interval at which sessions are sampled, where it is longer than that of frames: many sessions are
+    costly.
+    """
     apart_s = _apart_s(interval, sections.activity)
     return Phrase(() if apart_s is None else ((f"looked at every {apart_s:.1f} s", "warning"),), 1)
 

@@ -57,7 +57,8 @@ _SHORT: Final = max(len(short) for _, short, _ in _VERDICTS.values())
 
 
 def since_title(change: SinceChange, cells: int, glyphs: Glyphs) -> Line:
-    """`since max_wal_size=16GB: +4.1 % (−0.3 … +8.2) after 60 s: not yet clear, next look at 120 s`, or less of it.
+    """Return `since max_wal_size=16GB: +4.1 % (−0.3 … +8.2) after 60 s: not yet clear, next look at 120 s`, or less of
+    it.
 
     Which form is taken does not depend on the verdict: each is measured with its longest words.
 
@@ -70,7 +71,7 @@ def since_title(change: SinceChange, cells: int, glyphs: Glyphs) -> Line:
 
 
 def since_short(change: SinceChange, glyphs: Glyphs) -> Line:
-    """`▲ +4.1 % undecided` in a slot, with the mark that the change has on the tape."""
+    """Return `▲ +4.1 % undecided` in a slot, with the mark that the change has on the tape."""
     mark = (f"{glyphs.up} ", "event-parameter")
     _, short, style = _VERDICTS[change.verdict]
     effect = change.effect
@@ -80,7 +81,7 @@ def since_short(change: SinceChange, glyphs: Glyphs) -> Line:
 
 
 def _forms(change: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
-    """Longest first, each with the cells it takes at most."""
+    """Return the forms of the title, the longest first, each with the cells it takes at most."""
     (name, value), *more = change.changed
     name, value = one_line(name, _NAME), one_line(value, _VALUE)
     and_more = f" and {len(more)} more" if more else ""
@@ -204,8 +205,8 @@ class _Held(Struct, frozen=True):
 
 
 def _held(session: Session) -> _Held | None:
-    """Without a load of ours: the server commits nothing while sessions wait for a lock, or nearly all wait for one
-    transaction; None else.
+    """Return the standstill of a server without a load of ours: no commit while sessions wait for a lock, or nearly all
+    sessions wait for one transaction. None without one.
     """
     activity = None if session.now is None else sections.activity(session.now)
     if activity is None or isinstance(activity, Unavailable) or session.now is None or session.interval is None:
@@ -246,7 +247,7 @@ def _curves(server: Columns, client: Columns | None, alarms: Collection[int]) ->
 
 
 def _span(axis: TimeAxis) -> Line:
-    """How long the window is, and what a column of several seconds shows."""
+    """Return the length of the window, and the seconds of a column where these are several."""
     means = f", a column is {axis.column_s:.0f} s" if axis.column_s > 1.0 else ""
     return ((f"chart of {axis.words}{means}", "label"),)
 
@@ -279,7 +280,7 @@ def _queries(session: Session, cells: int) -> Phrase:
 
 
 def _beside(session: Session, width: int, glyphs: Glyphs, used_cells: int) -> Line:
-    """What is wrong with the load, what the newest change did, or which load it is: the first of them there is.
+    """Return a problem of the load, the effect of the newest change, or the name of the load: the first that there is.
 
     Args:
         used_cells: Cells that a baseline overlay needs.
@@ -341,7 +342,7 @@ _LONGEST_VERDICT: Final = len(Verdict.UNDECIDED)
 
 
 def overlay_throughput(session: Session, watch: OverlayWatch, glyphs: Glyphs) -> Phrase:
-    """`baseline run-041 +4.1 % (−0.3 … +8.2) undecided`; in short `baseline +4.1 %`."""
+    """Return `baseline run-041 +4.1 % (−0.3 … +8.2) undecided`; in short `baseline +4.1 %`."""
     label: Line = ((f"baseline {one_line(watch.overlay.baseline.name, _RUN_NAME)} ", "label"),)
     if watch.overlay.now(session.now) is None:
         reason = f"{glyphs.ellipsis} " if watch.reading else watch.overlay.nothing
@@ -354,7 +355,7 @@ def overlay_throughput(session: Session, watch: OverlayWatch, glyphs: Glyphs) ->
 
 
 def overlay_latency(session: Session, watch: OverlayWatch, glyphs: Glyphs) -> Phrase:
-    """`baseline p99 +4.1 %`: of the p99 of seconds."""
+    """Return `baseline p99 +4.1 %`, of the p99 of seconds."""
     _, comparison = watch.against(session)
     return Phrase((("baseline p99 ", "label"), *_overlay_figure(comparison, glyphs)), 1)
 

@@ -1,4 +1,4 @@
-"""Where the time of a transaction goes; without transactions, what the active sessions wait for."""
+"""The parts of a transaction's time; without transactions, the waits of the active sessions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, TimeAxis, axis
 
 
 def wait_source(session: Session) -> WaitSample | Unavailable:
-    """Return the newest looks at waits; where nobody was seen waiting and this role may not see everybody, the GRANT."""
+    """Return the newest samples of waits; without any, where this role may not see every session, the GRANT."""
     frame, interval = session.now, session.interval
     if frame is None or interval is None:
         return NOT_YET
@@ -134,7 +134,7 @@ def cpus_of(session: Session) -> int | None:
 
 
 def _stacked(series: Sequence[list[float | None]]) -> tuple[list[Columns], list[float]]:
-    """Each class on top of those before it, and how much there was of each; a gap where none is known."""
+    """Return each class on top of those before it, and the total of each; a gap where none is known."""
     stacked: list[Columns] = []
     below: list[float | None] = [None] * len(series[0])
     for values in series:
@@ -277,7 +277,7 @@ def _profile(interval: Interval) -> tuple[Line, list[_Part], str]:
 
 
 def _gathered(parts: Sequence[_Part], slots: int) -> list[_Part]:
-    """At most so many parts: the smaller ones become one sum, "other" keeps its place at the end."""
+    """Return at most so many parts: the smaller ones become one sum, "other" keeps its place at the end."""
     if len(parts) <= slots:
         return list(parts)
     tail = [part for part in parts if part.label == OTHER][:slots]

@@ -98,14 +98,14 @@ def _written(interval: Interval) -> list[Phrase]:
 
 
 def _buffers(interval: Interval) -> list[Phrase]:
-    """What shared buffers spare the disk, and temporary files where there are any."""
+    """Return the share of reads that shared buffers save, and temporary files where there are any."""
     temp = TEMP_BYTES(interval)
     hit = Phrase(labelled("hit", percent(CACHE_HIT(interval)).rjust(3), PLAIN, " %"), 3)
     return [hit, Phrase(labelled("temp files", size(temp).rjust(5), "warning", "B/s"), 1)] if temp else [hit]
 
 
 def full_page_share(interval: Interval, rank: int) -> Phrase:
-    """Full-page images in the WAL: a share, "~" before an estimate, "at most" where wal_compression makes it one."""
+    """Return the share of full-page images in WAL: "~" before an estimate, "at most" with wal_compression."""
     images = full_pages(interval)
     if images is None:
         return Phrase(labelled("full pages", UNKNOWN.rjust(3), "dim", " %"), rank)
@@ -149,7 +149,7 @@ def _coming(interval: Interval) -> Phrase:
 
 
 def _full_pages(interval: Interval) -> Phrase:
-    """How many the next cycle will cost; until a whole cycle was seen, how many this one has cost so far."""
+    """Return the full pages that the next cycle will cost; before a whole cycle was seen, those of this one so far."""
     of_cycle = FULL_PAGES_OF_CYCLE(interval)
     if of_cycle is not None:
         return Phrase(labelled("then", count(of_cycle), PLAIN, " full pages"), 5)

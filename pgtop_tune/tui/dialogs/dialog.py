@@ -85,12 +85,11 @@ class Dialog(OpensAtOnce[T]):
             yield LineCanvas(self.glyphs)
 
     def on_mount(self) -> None:
-        """First picture."""
         self._caption()
         self.repaint()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """What lies below, as it is: Textual would take every cell of it apart and colour it anew."""
+        """Return the rows of the screen below as they are: Textual would take every cell apart and colour it anew."""
         stack = self.app.screen_stack
         if self not in stack[1:]:
             return super().render_lines(crop)
@@ -114,20 +113,20 @@ class Dialog(OpensAtOnce[T]):
             box.border_subtitle = Content(f"PgDn more  {self._box_keys}" if self._more else self._box_keys)
 
     def show_message(self, message: ShownMessage | None) -> None:
-        """On the lower edge in place of the keys, never over the content; None takes it away."""
+        """Show a message on the lower edge in place of the keys, never over the content; None takes it away."""
         if message != self._message:
             self._message = message
             if self.is_mounted:
                 self._caption()
 
     def captions(self, title: str, keys: str) -> None:
-        """Other words on the edges."""
+        """Change the texts on the edges."""
         if (title, keys) != (self._box_title, self._box_keys):
             self._box_title, self._box_keys = title, keys
             self._caption()
 
     def content(self, cells: int) -> Sequence[Line]:
-        """What stands in the box, lines of at most so many cells."""
+        """Return the content of the box, lines of at most so many cells."""
         raise NotImplementedError
 
     @property
@@ -190,26 +189,26 @@ class Dialog(OpensAtOnce[T]):
         return True
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel does as the arrow keys."""
+        """Move as the arrow keys do."""
         self.post_message(events.Key("down", None))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel does as the arrow keys."""
+        """Move as the arrow keys do."""
         self.post_message(events.Key("up", None))
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another terminal size: also for the dialogs below, which are laid out now and told nothing."""
+        """Draw anew, also the dialogs below, which are laid out now and told nothing."""
         for screen in self.app.screen_stack:
             if isinstance(screen, Dialog):
                 screen.repaint()
         self.call_after_refresh(self.repaint)
 
     def on_screen_resume(self) -> None:
-        """On top again, perhaps of a terminal that has another size by now."""
+        """Draw anew: the terminal may have another size by now."""
         self.call_after_refresh(self.repaint)
 
     def frames_arrived(self, session: Session) -> None:
-        """Called once per tick; a dialog that shows something of the session overrides it."""
+        """Take a newer session, once per tick; a dialog that shows something of the session overrides this."""
 
     def say(self, message: str = "", style: str = "critical") -> None:
         """Put words at the foot: what went wrong, or the result of a key; "" takes them away."""
@@ -298,7 +297,7 @@ class ConfirmDialog(Dialog[T]):
 
     @property
     def cells(self) -> int:
-        """See `Dialog.cells`; wider where the question has longer lines."""
+        """Width of the content: larger where the question has longer lines."""
         longest = max(
             (cell_len(line) for paragraph in self._question for line in printable_lines(paragraph.text)), default=0
         )
@@ -348,15 +347,12 @@ class TooSmall(Screen[None]):
         yield LineCanvas()
 
     def on_mount(self) -> None:
-        """First sentence."""
         self.call_after_refresh(self._look)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another size, perhaps a sufficient one."""
         self.call_after_refresh(self._look)
 
     def on_screen_resume(self) -> None:
-        """A dialog above it has closed; meanwhile there may be room."""
         self.call_after_refresh(self._look)
 
     def _look(self) -> None:
@@ -420,11 +416,9 @@ class DetailsDialog(Dialog[None]):
         self._copied = copied
 
     def content(self, cells: int) -> Sequence[Line]:
-        """What is known now."""
         return self._lines(self._session, cells)
 
     def frames_arrived(self, session: Session) -> None:
-        """A newer look."""
         self._session = session
         self.repaint()
 

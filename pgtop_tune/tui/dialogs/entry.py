@@ -40,7 +40,7 @@ class ChoiceField(Struct):
 
     @property
     def remark(self) -> str:
-        """What is said beside it."""
+        """The remark beside the chosen word."""
         return self.options[self.index][1] if self.options else ""
 
     def choose(self, value: str) -> None:
@@ -49,14 +49,14 @@ class ChoiceField(Struct):
         self.index = values.index(value) if value in values else 0
 
     def press(self, key: str, character: str | None) -> bool:
-        """Left and right choose."""
+        """Choose with left and right."""
         by = {"left": -1, "right": 1, "space": 1, "minus": -1, "plus": 1}.get(key, 0)
         if by and self.options:
             self.index = (self.index + by) % len(self.options)
         return bool(by)
 
     def paste(self, text: str) -> None:
-        """Nothing is typed here."""
+        """Ignore a text: nothing is typed here."""
 
     def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
         """Return the chosen word, and the remark."""
@@ -90,7 +90,7 @@ class NumberField(Struct):
         return self.text.press(key, character)
 
     def paste(self, text: str) -> None:
-        """The digits of a text from the clipboard."""
+        """Insert the digits of a text."""
         characters = _DIGITS + "." if self.fractions else _DIGITS
         self.text.insert("".join(character for character in text if character in characters))
 
@@ -125,7 +125,7 @@ class NumberField(Struct):
         return number
 
     def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
-        """What was typed, or what an empty field means."""
+        """Return the text typed, or the meaning of an empty field."""
         empty = not self.text.text
         if focused:
             return _typed(self.text, self.empty if empty else self.remark)
@@ -141,15 +141,12 @@ class WordField(Struct):
     text: TextField = field(default_factory=TextField)
 
     def press(self, key: str, character: str | None) -> bool:
-        """Typing, letters too."""
         return self.text.press(key, character)
 
     def paste(self, text: str) -> None:
-        """Text from the clipboard."""
         self.text.insert(text)
 
     def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
-        """What was typed."""
         if focused:
             return _typed(self.text, self.remark)
         return ((f"  {self.text.text}".ljust(_VALUE_CELLS), PLAIN), (f" {self.remark}", "dim"))
@@ -179,7 +176,7 @@ class Form(Struct):
 
     @property
     def focused(self) -> Field:
-        """Where the keys go."""
+        """The field that gets the keys."""
         return self.fields[min(self.focus, len(self.fields) - 1)]
 
     def press(self, key: str, character: str | None) -> bool:
@@ -208,7 +205,7 @@ class Form(Struct):
         return handled
 
     def go_to(self, focus: int) -> None:
-        """Another field gets the keys."""
+        """Give the keys to another field."""
         self.end_typing()
         self.focus = focus
         self._select()
@@ -366,7 +363,7 @@ class PromptDialog(Dialog[T]):
         return True
 
     def on_paste(self, event: events.Paste) -> None:
-        """Text from the terminal's clipboard."""
+        """Insert text from the terminal's clipboard."""
         event.stop()
         self._field.insert(event.text)
         self.repaint()
@@ -403,21 +400,21 @@ class FormDialog(Dialog[T]):
     form: Form
 
     def changed(self) -> None:
-        """Called when a field has another value by a paste, or again the one before."""
+        """React to another value of a field, by a paste or by Escape."""
 
     def paste(self, text: str) -> None:
         """Paste into the field in focus."""
         self.form.focused.paste(text)
 
     def on_paste(self, event: events.Paste) -> None:
-        """Text from the terminal's clipboard, into the field in focus."""
+        """Paste text from the terminal's clipboard into the field in focus."""
         event.stop()
         self.paste(event.text)
         self.changed()
         self.repaint()
 
     def action_close(self) -> None:
-        """While a value is typed it takes that back; else it leaves."""
+        """Discard the value that is being typed; without one, leave."""
         if not self.form.discard():
             self.leave()
         else:

@@ -71,7 +71,7 @@ class HelpDialog(Dialog[None]):
         self._found: int | None = None
 
     def on_mount(self) -> None:
-        """First picture, at what it was opened for."""
+        """Begin at the number or table that the help was opened for."""
         places = [number for number, line in enumerate(self._lines(self.cells)) if self._begins(line)]
         if self._begin_at and places:
             self.show_from(places[0])
@@ -80,7 +80,7 @@ class HelpDialog(Dialog[None]):
         return any(style == "title" and text.strip() == self._begin_at for text, style in line)
 
     def content(self, cells: int) -> list[Line]:
-        """See `key_lines`; then the definitions. The line that was found is marked."""
+        """Return the keys, then the definitions. The line that was found is marked."""
         lines = self._lines(cells)
         if self._found is not None and self._found < len(lines):
             lines[self._found] = ((plain_text(lines[self._found]), "cursor"),)
@@ -127,7 +127,7 @@ class HelpDialog(Dialog[None]):
         )
 
     def _seek(self, *, forward: bool) -> None:
-        """The next or the previous line with the text, from the one found or the first in view on."""
+        """Go to the next or the previous line with the text, from the line found or the first in view."""
         lines = [plain_text(line).lower() for line in self._lines(self.cells)]
         places = [number for number, text in enumerate(lines) if self._wanted and self._wanted in text]
         here = self.top - 1 if self._found is None else self._found
@@ -140,7 +140,7 @@ class HelpDialog(Dialog[None]):
             self.show_from(max(found_at - 1, 0))
 
     def action_close(self) -> None:
-        """While a search is typed it ends that."""
+        """End the search that is being typed; without one, close."""
         if self._search is None:
             self.dismiss(None)
             return
@@ -149,7 +149,7 @@ class HelpDialog(Dialog[None]):
         self.repaint()
 
     def _turn(self, *, forward: bool) -> None:
-        """To the next heading of the numbers, or the one before; from the last one to the keys."""
+        """Go to the next heading of the numbers, or the one before; from the last one to the keys."""
         lines = self.content(self.cells)
         keys = len(key_lines(self._actions, self._keymap, self.cells, self.glyphs))
         parts = [
@@ -185,7 +185,7 @@ class Entry(Struct, frozen=True):
 
 
 def why_untold(metric: DescribedNumber | str, frame: Frame | None) -> str:
-    """Why the source of host numbers does not have a figure; "" where it has.
+    """Return why the source of host numbers does not have a figure; "" where it has.
 
     Args:
         metric: A row of the catalogue, or its id.

@@ -44,13 +44,13 @@ class ExperimentActions:
 
     @property
     def _state(self) -> ExperimentState:
-        """Of ours."""
+        """State of this screen's experiment."""
         control = self._context.services.experiments
         return ExperimentState() if control is None else control.state()
 
     @property
     def _view(self) -> ExperimentView | None:
-        """Of the experiment under way, ours first; else of one whose verdict nobody has put aside."""
+        """The experiment under way, this screen's first; else one whose verdict has not been closed."""
         services = self._context.services
         views = [view for view in (services.experiments, services.other_experiments) if view is not None]
         states = [(view, view.state()) for view in views]
@@ -66,7 +66,7 @@ class ExperimentActions:
 
     @property
     def running(self) -> str:
-        """What an experiment of ours compares; "" while there is none."""
+        """The values that an experiment of this screen compares; "" while there is none."""
         from pgtop_tune.tui.scene.banners import values_words
 
         state = self._state

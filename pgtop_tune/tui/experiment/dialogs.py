@@ -45,7 +45,7 @@ _FIRST_PAIR: Final = "The first pair of blocks is being measured; figures follow
 
 
 def detail_lines(state: ExperimentState, cells: int, glyphs: Glyphs) -> list[Line]:
-    """What is known of an experiment, lines of at most so many cells."""
+    """Return everything known of an experiment, lines of at most so many cells."""
     lines: list[Line] = [experiment_line(state, cells, glyphs, "", ""), ()]
     for paragraph in _narrowed((state.details or _FIRST_PAIR).split("\n"), cells):
         lines += wrapped(paragraph, cells, PLAIN) if paragraph else [()]
@@ -96,7 +96,6 @@ class ProgressDialog(Dialog[ExperimentState]):
         return [*detail_lines(state, cells, self.glyphs), *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
-        """It goes on."""
         self.repaint()
 
     async def pressed(self, key: str, character: str | None) -> bool:
@@ -126,7 +125,7 @@ class ProgressDialog(Dialog[ExperimentState]):
             self.repaint()
 
     def action_close(self) -> None:
-        """A verdict that was read is put aside."""
+        """Close; a verdict that was read is not shown again."""
         state = self._experiments.state()
         self.dismiss(None if state.under_way else state)
 
@@ -161,7 +160,7 @@ class LoadFound(Struct, frozen=True):
 
 
 def load_found(session: Session, busy: str, for_s: float) -> LoadFound:
-    """What runs on the server now.
+    """Return the load that runs on the server now.
 
     Args:
         session: Its newest frame is now.
@@ -187,7 +186,7 @@ def load_found(session: Session, busy: str, for_s: float) -> LoadFound:
 
 
 def noise_words(preview: ExperimentPreview, for_s: float, *, of_this_screen: bool) -> str:
-    """How much pairs of blocks differ on this machine and load, and what is seen over it within the time."""
+    """Return how much pairs of blocks differ on this machine and load, and the difference that is seen within the time."""
     if preview.pair_sd is None:
         hint = ": pgtop-tune experiment noise measures it" if of_this_screen else ""
         return f"not known for this machine and load{hint}"
@@ -283,7 +282,7 @@ class StartDialog(Dialog[ExperimentRequest]):
 
     @property
     def _not_asked(self) -> list[ArmValues]:
-        """What is staged and is no value of a parameter."""
+        """Staged changes that are no value of a parameter."""
         refused = []
         for row in self._scope.staged:
             if row.setting is not None:
@@ -297,7 +296,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         self._ask_anew()
 
     def on_screen_resume(self) -> None:
-        """Something may have been staged, or a load begun."""
+        """Ask again: a value may have been staged, or a load begun."""
         self._ask_anew()
 
     def _ask_anew(self) -> None:
@@ -337,7 +336,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
-        """A load begins or ends."""
+        """Ask again where a load has begun or ended."""
         self._session = session
         self._ask_anew()
         self.repaint()

@@ -23,7 +23,7 @@ _COUNTS_S: Final = 300
 
 
 def first_spec(started: LoadSpec | None) -> LoadSpec:
-    """What the first dialog begins with: a run that counts.
+    """Return the load that the first dialog begins with: a run that counts.
 
     Args:
         started: The load that began with the screen; one until stopped gets an end here.
@@ -100,7 +100,7 @@ class LoadActions:
             self._look_at_results()
 
     def _look_at_failure(self) -> None:
-        """A load that fails while its dialog is closed says so here, in pgbench's own words."""
+        """Tell of a load that fails while its dialog is closed, in pgbench's own words."""
         failed = failure_of(self._context.live.now)
         if failed is not None and failed.run > self._failed_run:
             self._failed_run = failed.run
@@ -114,7 +114,7 @@ class LoadActions:
         return isinstance(screen, Dialog) and screen.SHOWS_LOAD
 
     def _look_at_results(self) -> None:
-        """What came out is shown once, when nothing else is being typed; a run that failed was told already."""
+        """Show the results once, when nothing is being typed. A failure was told already."""
         load = self._context.services.load
         series = None if load is None else load.state().series
         if series is None or not series.over or series.number <= self._shown_series or self._context.leaving:

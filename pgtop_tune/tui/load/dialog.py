@@ -56,7 +56,7 @@ def making_lines(progress: MakingProgress | None, cells: int, glyphs: Glyphs) ->
 
 
 def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
-    """Room on disk, what would go, and what else is to be known."""
+    """Return the room on disk, the tables that would be dropped, and a note."""
     if preview.available_bytes is None:
         free = f"free space is unknown: {preview.why}"
     else:
@@ -155,7 +155,7 @@ class InitDialog(FormDialog[None]):
         return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
-        """It goes on, or has ended."""
+        """Draw progress; ask again once the data set is made."""
         if self._under_way and not self._load.state().doing:
             self._under_way = False
             self._look()
@@ -351,7 +351,7 @@ class LoadForm:
         self.statements.index = int(spec.per_statement)
 
     def spec(self) -> LoadSpec:
-        """What the form says.
+        """Return the load that the form describes.
 
         Raises:
             UsageProblem: A field does not hold what it should.
@@ -391,7 +391,7 @@ class LoadForm:
         return handled
 
     def _suggest(self, profile: ProfileSummary) -> None:
-        """Another profile brings its own idea of clients and protocol."""
+        """Fill in the clients and the protocol that the profile suggests."""
         self.clients.fill(profile.clients)
         if profile.protocol in PROTOCOLS:
             self.protocol.choose(profile.protocol)
@@ -460,7 +460,7 @@ def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
 
 
 def ended_lines(run: BenchRun, cells: int) -> list[Line]:
-    """How a run ended, with pgbench's own words when it failed."""
+    """Return how a run ended, with pgbench's own words when it failed."""
     text, style = _ENDED.get(run.state, (str(run.state), PLAIN))
     if run.complete and run.state is RunState.STOPPED:
         text, style = "stopped by the operator", "good"
@@ -512,7 +512,7 @@ class LoadDialog(Dialog[LoadSpec]):
         self.run_worker(self._ask_datasets(), group="datasets", exclusive=True)
 
     async def _ask_datasets(self) -> None:
-        """What cannot be asked now is said when a load is started."""
+        """Ask for the data sets; a problem is shown when a load is started."""
         with contextlib.suppress(PgtopError):
             datasets = await self._client.ask(self._load.datasets())
             if self._form is not None:
@@ -520,7 +520,7 @@ class LoadDialog(Dialog[LoadSpec]):
         self.repaint()
 
     def content(self, cells: int) -> list[Line]:
-        """What is under way, or the form with the command line it stands for."""
+        """Return what is under way, or the form with its command line."""
         run, state = under_way(self._session.now), self._load.state()
         if state.doing in _LONG:
             lines = self._long_lines(state, run, cells)
@@ -553,7 +553,7 @@ class LoadDialog(Dialog[LoadSpec]):
         return lines
 
     def frames_arrived(self, session: Session) -> None:
-        """The run goes on, begins or ends."""
+        """Follow the run; close once it reports progress."""
         self._session = session
         frame = session.now
         run = run_of(frame)
@@ -579,7 +579,7 @@ class LoadDialog(Dialog[LoadSpec]):
             self.work(self._ask_preview(spec), group="preview")
 
     def _typed_spec(self) -> LoadSpec | None:
-        """What the form says; None, and why, where a field does not hold what it should."""
+        """Return the load that the form describes; None, and say why, where a field has a wrong value."""
         assert self._form is not None
         try:
             return self._form.spec()
@@ -653,7 +653,7 @@ class LoadDialog(Dialog[LoadSpec]):
             self.work(self._start(spec), "starting")
 
     def on_paste(self, event: events.Paste) -> None:
-        """A number from the terminal's clipboard."""
+        """Paste a number from the terminal's clipboard."""
         event.stop()
         if self._form is not None:
             self._form.form.focused.paste(event.text)
@@ -661,7 +661,7 @@ class LoadDialog(Dialog[LoadSpec]):
             self.repaint()
 
     def action_close(self) -> None:
-        """While a value is typed it takes that back; else it leaves, with what was typed before."""
+        """Discard the value that is being typed; without one, leave with the load typed before."""
         if self._form is not None and self._form.form.discard():
             self._preview()
             self.repaint()

@@ -137,8 +137,7 @@ def _row(name: str, latencies: LatencySummary, result: RunResult) -> list[tuple[
 
 
 def _statements(result: RunResult, cells: int) -> list[Line]:
-    """Return the mean latency of each statement, where that was asked for, and what the server says of its execution.
-    """
+    """Return the mean latency of each statement, where that was asked for, and what the server says of its execution."""
     report, times = result.report, result.server_times
     if report is None:
         return []
@@ -184,7 +183,7 @@ _FEWEST_ROWS: Final = 3
 
 
 def steps_lines(series: LoadSeries, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Table, charts and knee.
+    """Return table, charts and knee.
 
     Args:
         series: Steps so far.
@@ -240,7 +239,7 @@ def step_table(series: LoadSeries, cells: int, glyphs: Glyphs) -> list[Line]:
 
 
 def _chart_rows(spare: int) -> tuple[int, int]:
-    """What is left is shared; below a few rows a chart says nothing, and the dialog scrolls."""
+    """Share the spare rows; with fewer rows a chart would say nothing, and the dialog scrolls."""
     if spare >= sum(_CHART_ROWS):
         return _CHART_ROWS
     return max(spare * 3 // 5, _FEWEST_ROWS), max(spare * 2 // 5, _FEWEST_ROWS)

@@ -244,7 +244,7 @@ def _left_half(width: int) -> int:
 
 
 def moment_at(session: Session, size: tuple[int, int], at: tuple[int, int]) -> float | None:
-    """See `Page.moment_at`: of the histories."""
+    """Return the moment that a cell of the histories shows; see `Page.moment_at`."""
     width, _ = size
     if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
         return None
@@ -253,7 +253,7 @@ def moment_at(session: Session, size: tuple[int, int], at: tuple[int, int]) -> f
 
 
 def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """CPU by kind, a heat strip of all cores, memory, huge pages, pressure, frequency and limits; where they are from.
+    """Return CPU by kind, a heat strip of all cores, memory, huge pages, pressure, frequency, limits, and their source.
 
     The most important lines first; the strip takes the lines that are left, so that 384 cores have a cell each where
     there is room.
@@ -387,7 +387,7 @@ def _system(kernel: str) -> str:
 
 
 def _notes(host: HostSample, width: int) -> list[Line]:
-    """Mounts that do not answer and directories whose disk is not known, on one line; none when all is well."""
+    """Return mounts that do not answer and directories whose disk is not known, on one line; none when all is well."""
     silent = () if isinstance(host.file_systems, Unavailable) else host.file_systems.unanswered
     unplaced = () if isinstance(host.disks, Unavailable) else host.disks.unplaced
     notes = "; ".join(one_line(text, 160) for text in (*silent, *unplaced))
@@ -455,7 +455,7 @@ def _huge(memory: MemorySample, interval: Interval) -> list[Phrase]:
 
 
 def _page_size(page_bytes: int) -> str:
-    """2M, 1G, 64K: without the decimals of amounts."""
+    """Return a page size without decimals: 2M, 1G, 64K."""
     return size(page_bytes).replace(".00", "").replace(".0", "")
 
 

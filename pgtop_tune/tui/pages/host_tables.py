@@ -29,7 +29,7 @@ Form = Callable[[float | None], str]
 
 
 class _SharedFacts(Struct, frozen=True):
-    """What the rows of a table share. Note and session are looked up for the rows in view, some dozens of hundreds.
+    """Everything that the rows of a table share. Note and session are computed for the rows in view alone.
 
     Attributes:
         values: Metric id → numbers now, by the key of the row.
@@ -61,7 +61,7 @@ class HostRow(Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What is said besides."""
+        """A further remark."""
         return self.table.note(self.row)
 
     @property

@@ -365,7 +365,7 @@ def _ever(
 
 
 def _busy(name: str) -> Callable[[Any], float | None]:
-    """Sessions: microseconds per second."""
+    """Return the function that gives mean sessions: microseconds per second."""
 
     def value(row: Any) -> float | None:
         busy_us = row.per_s(name)

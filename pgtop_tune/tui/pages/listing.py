@@ -77,7 +77,7 @@ class RowBeside:
         self, table: PageTable, view: ListingView, row: Any | None, session: Session, width: int, height: int,
         glyphs: Glyphs,
     ) -> list[Line]:  # fmt: skip
-        """So many lines of so many cells.
+        """Return so many lines of so many cells.
 
         Args:
             table: The table in view.
@@ -152,7 +152,7 @@ class RowBeside:
 
 
 def _name(table: PageTable, row: Any) -> str:
-    """What the row is called; "PID 4711" of one that has no other name."""
+    """Return the name of the row; "PID 4711" for one without another name."""
     key = table.columns[0]
     return f"{key.title} {key.text(row).strip()}" if table.called is None else table.called(row).strip()
 
@@ -211,7 +211,7 @@ def _some_titles(tables: Sequence[PageTable], table: PageTable, first: int, end:
 
 
 def unseen(before: int, behind: int, glyphs: Glyphs) -> str:
-    """ "columns ◂2 3▸": columns without room on either side."""
+    """Return "columns ◂2 3▸": columns without room on either side."""
     text = f"{glyphs.pointer_left}{before}" if before else ""
     if behind:
         text += f" {behind}{glyphs.pointer}"
@@ -219,7 +219,7 @@ def unseen(before: int, behind: int, glyphs: Glyphs) -> str:
 
 
 def rows_in_sight(top: int, visible: int, count: int) -> str:
-    """ "1-20 of 64", or the number alone where all rows are in sight."""
+    """Return "1-20 of 64", or the number alone where all rows are in sight."""
     return f"{top + 1}-{min(top + visible, count)} of {count}" if count > visible else str(count)
 
 
@@ -237,7 +237,7 @@ NATURAL: Final = ""
 
 
 class ListingView(Struct, frozen=True):
-    """What the operator chose in one table.
+    """The operator's choices in one table.
 
     Attributes:
         sort: Id of the column sorted by; "" is the table's own order.
@@ -276,7 +276,7 @@ def first_view(table: PageTable, columns: frozenset[str] | None = None) -> Listi
 
 
 def row_key(table: PageTable, row: Any) -> Hashable:
-    """What the selection of a row is bound to; never None, which stands for no selection."""
+    """Return the key that a row's selection is bound to; never None, which stands for no selection."""
     key = table.key_of(row)
     return _NO_KEY if key is None else key
 
@@ -447,7 +447,7 @@ def placed(table: PageTable, view: ListingView, width: int) -> tuple[tuple[PageC
 
 
 def _furthest(columns: Sequence[PageColumn], room: int) -> int:
-    """How far to scroll until the last column is in sight."""
+    """Return how far to scroll until the last column is in sight."""
     for index in range(len(columns) - 1, -1, -1):
         room -= columns[index].width + GAP
         if room < 0:
@@ -551,7 +551,7 @@ def _headings(columns: Sequence[PageColumn], view: ListingView, width: int, glyp
 
 
 def _without_slivers(headings: list[Column], width: int) -> list[Column]:
-    """On a screen too narrow for its least columns the last one may be cut to nothing legible."""
+    """Return the headings without one that a narrow screen would cut to nothing legible."""
     widths = column_widths(headings, width)
     return [
         column if cells >= min(column.width, _LEAST) else replace(column, title="")

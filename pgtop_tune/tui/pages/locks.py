@@ -32,7 +32,7 @@ _LONG: Final = "Counted when a wait ends with the lock, if it lasted longer than
 
 
 def _waited(row: Any) -> float | None:
-    """Sessions: microseconds per second."""
+    """Return mean sessions: microseconds per second."""
     waited = row.grown.per_s("wait_us")
     return None if waited is None else waited / _US_PER_S
 
@@ -95,12 +95,12 @@ class LockRow(Struct, frozen=True):
 
     @property
     def session(self) -> BackendKey | None:
-        """Who could be cancelled."""
+        """The session that can be cancelled."""
         backend = self.node.backend
         return None if backend is None else (backend.pid, backend.backend_start_ms)
 
     def since_s(self, moment_ms: int | None) -> float | None:
-        """How long ago that was."""
+        """Return the seconds since a moment."""
         return None if moment_ms is None else max(self.now_ms - moment_ms, 0) / 1000.0
 
 

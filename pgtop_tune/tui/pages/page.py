@@ -1,4 +1,4 @@
-"""What a page is made of: tables of rows with declared columns, where rows come from, and lines above them.
+"""The parts of a page: tables of rows with declared columns, the sources of their rows, and lines above them.
 
 One machinery (`listing`, `screens.page`) sorts, filters, scrolls, hides columns, tags rows, opens details and copies;
 a page only says what its rows are and what stands in each column.
@@ -308,7 +308,7 @@ _TEXT: Final = 10_000
 def row_lines(
     table: PageTable, session: Session, row: Any, cells: int, glyphs: Glyphs, most: int | None = None
 ) -> list[Line]:
-    """What the table says of the row; every column, hidden ones included, where it has nothing more to say.
+    """Return the table's details of the row; without such, every column, hidden ones included.
 
     Args:
         table: Whose row it is.
@@ -348,7 +348,7 @@ def _fact(column: PageColumn, row: Any, cells: int, *, cut: bool = False) -> lis
 
 
 def row_text(table: PageTable, row: Any) -> str:
-    """What is copied: what the table names, else every column, separated by tabs; "" of a row that is gone."""
+    """Return the text to copy: the table's own, else every column, separated by tabs; "" of a row that is gone."""
     if row is None:
         return ""
     if table.copied is not None:

@@ -246,7 +246,7 @@ def _of_standby(lag: ReceiverLag) -> list[Phrase]:
 
 
 def _counted(label: str, section: object, rows: int, rank: int) -> Phrase:
-    """How many there are; unknown where we may not see them."""
+    """Return a count; unknown where the role may not see the rows."""
     hidden = isinstance(section, Unavailable)
     return Phrase(labelled(label, UNKNOWN if hidden else spaced(rows), "dim" if hidden else PLAIN), rank)
 
@@ -273,7 +273,7 @@ def _of_primary(interval: Interval) -> list[Phrase]:
 
 
 def _called(holder: HorizonHolder) -> str:
-    """Its kind, its name, and what the kind says beyond a word: "slot standby2, catalogs only"."""
+    """Return kind and name, and the rest of the kind: "slot standby2, catalogs only"."""
     kind, _, more = holder.kind.partition(", ")
     kind = "prepared transaction" if kind == "prepared" else kind
     return f"{kind} {one_line(holder.name, 40)}" + (f", {more}" if more else "")

@@ -197,7 +197,7 @@ class PageScreen(SceneScreen):
         self.table: PageTable = self.page.tables[0]
 
     def turn_to(self, page: Page, scene: Scene, table: str = "") -> None:
-        """Another page, with the table of that id; without one as it was left."""
+        """Turn to another page, with the table of that id; without one as it was left."""
         self._filtering = None
         chosen = next((candidate for candidate in page.tables if candidate.id == table), None)
         if chosen is not None:
@@ -219,7 +219,7 @@ class PageScreen(SceneScreen):
         return max(min(wanted_rows, height - 2 - _LEAST_TABLE), 0)
 
     def show(self, scene: Scene) -> None:
-        """As every screen does; first room for what the summary has to say now."""
+        """Draw another scene; first give the summary the room it needs now."""
         self._scene = scene
         width, height = self.app.size
         if self.is_mounted and self._summary_wanted(width, height - len(self._arranged)) != self._summary_height:
@@ -228,7 +228,6 @@ class PageScreen(SceneScreen):
         super().show(scene)
 
     def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
-        """Header, summary, table and footer."""
         scene, session = self._scene, self._scene.session
         rows = self.rows
         view = self._view
@@ -273,7 +272,7 @@ class PageScreen(SceneScreen):
         return self._keys[at]
 
     def offered(self) -> tuple[Action, ...]:
-        """What is done here first: on a narrow screen the rest of the keys has no room."""
+        """Return the keys, those of this table first: a narrow screen has no room for the rest."""
         return tuple(sorted(super().offered(), key=_rank))
 
     def _offers(self, action: Action) -> bool:
@@ -302,7 +301,7 @@ class PageScreen(SceneScreen):
 
     @property
     def view(self) -> ListingView:
-        """What the operator chose in the table in view."""
+        """The operator's choices in the table in view."""
         return self._view
 
     @property
@@ -335,7 +334,7 @@ class PageScreen(SceneScreen):
 
     @property
     def help_at(self) -> str:
-        """See `SceneScreen.help_at`: the column sorted by, where the operator chose one, else the table."""
+        """The column that the operator sorted by, else the table."""
         column = listing.column_of(self.table, self._view.sort)
         chosen = column is not None and self._view.sort != self.table.sort
         return (column.title or column.id) if chosen and column is not None else self.table.title
@@ -361,7 +360,9 @@ class PageScreen(SceneScreen):
         return lines
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:
-        """See `SceneScreen.chosen_backends`. Tagged rows count also while the filter hides them."""
+        """Return the sessions of the tagged rows, also of those that the filter hides; without any, of the selected
+        one.
+        """
         view, table = self._view, self.table
         keys = view.tagged or ({view.selected} if view.selected is not None else frozenset())
         everything = () if isinstance(self._all, Unavailable) else self._all
@@ -378,7 +379,7 @@ class PageScreen(SceneScreen):
         return self._backends(self._found) if self._view.filter else ()
 
     def _backends(self, rows: Sequence[Any]) -> tuple[BackendKey, ...]:
-        """Each session once, in the order of the rows."""
+        """Return each session once, in the order of the rows."""
         backend_of = self.table.backend_of
         keys = () if backend_of is None else (backend_of(row) for row in rows)
         return tuple(dict.fromkeys(key for key in keys if key is not None))
@@ -391,7 +392,7 @@ class PageScreen(SceneScreen):
         self._choose(replace(self._view, filter=text, top=0))
 
     def action_table(self, by: int) -> None:
-        """The next or the previous table of the page."""
+        """Show the next or the previous table of the page."""
         tables = self.page.tables
         self.table = tables[(tables.index(self.table) + by) % len(tables)]
         self._chosen[self.page.id] = self.table
@@ -413,7 +414,7 @@ class PageScreen(SceneScreen):
         self._choose(listing.sideways(self.table, self._view, by, self._table_width))
 
     def action_unselect(self) -> None:
-        """No selection, no tags, no filter; where there is none, no marks."""
+        """Clear selection, tags and filter; where there is none, clear the marks."""
         if self._view.selected is None and not self._view.tagged and not self._view.filter:
             self.post_message(MarksUnwanted())
         self._choose(replace(self._view, selected=None, tagged=frozenset(), filter="", top=0))

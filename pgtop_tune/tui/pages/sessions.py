@@ -179,7 +179,7 @@ def _rows(session: Session) -> Sequence[SessionRow] | Unavailable:
 
 
 def _why_old(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """That the list is not of now, and why."""
+    """Return the reason why the list is not of now."""
     frame = session.now
     activity = None if frame is None else sections.activity(frame)
     if not isinstance(activity, Unavailable):

@@ -249,7 +249,7 @@ def _of_sample(sample: StatementSample) -> list[Phrase]:
 
 
 def _notes(session: Session, interval: Interval) -> list[Line]:
-    """Why something is missing that one might look for."""
+    """Return the reasons why figures are missing."""
     sample = interval.now(sections.statement_counters)
     texts = sections.statement_texts(interval.newest)
     notes: list[Line] = []

@@ -50,7 +50,7 @@ _STATEMENT: Final = "statement"
 
 
 class GroupsView(Struct, frozen=True):
-    """What the operator chose.
+    """The operator's choices in the groups.
 
     Attributes:
         first, second: Indexes of the properties that groups are made by.
@@ -195,7 +195,6 @@ class WaitGroupsDialog(Dialog[None]):
         return group_lines(self._session, self._view, cells, self.app.size.height - _FRAME_ROWS, self.glyphs)
 
     def frames_arrived(self, session: Session) -> None:
-        """A newer look."""
         self._session = session
         self.repaint()
 

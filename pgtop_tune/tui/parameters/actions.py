@@ -103,7 +103,7 @@ class ParameterActions:
         self.changes = Changes(services.parameters, self._context.client, pending, undo, services.machine)
 
     async def _tell_left(self, changes: Changes) -> None:
-        """At the start: what is in force by us, and what others have set since."""
+        """Tell, at the start, which of our changes are in force, and which values others have set since."""
         with contextlib.suppress(PgtopError):
             changes_left = await changes.left()
             names = tuple(dict.fromkeys(change.name for change in changes_left))
@@ -116,7 +116,7 @@ class ParameterActions:
 
     @cached_property
     def panel(self) -> ListScope:
-        """What outlives the list of parameters; asked for when the services are there."""
+        """State that outlives the list of parameters; made once the services are there."""
         from pgtop_tune.tui.parameters.changes import ListScope
 
         services = self._context.services
@@ -188,12 +188,12 @@ class ParameterActions:
         return None if self.changes is None else self.changes.pending
 
     def begin(self) -> None:
-        """From now on a countdown goes on by itself. Once the application is mounted."""
+        """Let the countdown of a pending set run. Called once the application is mounted."""
         self._countdown = self._context.app.set_interval(_COUNT_S, self.count_down, pause=True)
         self._count_or_not()
 
     def _count_or_not(self) -> None:
-        """Nothing is woken as long as nothing is pending and the next frame, which would tell of it, comes as soon."""
+        """Run the countdown only while a set is pending, or where frames come less often than each second."""
         interval = self._context.controls.interval
         if self._countdown is None:
             return
@@ -214,7 +214,7 @@ class ParameterActions:
             self._context.repaint()
 
     def count_down(self) -> None:
-        """The seconds of a pending set go on where frames come seldom."""
+        """Draw the seconds of a pending set where frames are rare."""
         if self.pending is not None:
             self._context.repaint()
         self.look()

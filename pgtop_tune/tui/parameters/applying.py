@@ -133,7 +133,6 @@ class ConditionsDialog(FormDialog[ChangeConditions]):
         return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
-        """What suggestions are made from."""
         self._session = session
 
     async def pressed(self, key: str, character: str | None) -> bool:
@@ -170,7 +169,7 @@ class ConditionsDialog(FormDialog[ChangeConditions]):
 
 
 def _reaches(before: ChangeConditions, around: Circumstances) -> list[tuple[Reach | None, str, str]]:
-    """Reach, whose, and both in words: narrowest first; roles and databases are those of connected sessions."""
+    """Return reach, whose, and both in words: narrowest first; roles and databases are those of connected sessions."""
     reaches: list[tuple[Reach | None, str, str]] = [(None, "", "that shows the effect")]
     if around.can_load:
         reaches.append((Reach.LOAD, "", "sessions of the next load; nothing changes on the server"))
@@ -314,7 +313,7 @@ class RestartDialog(Dialog[RestartOutcome]):
         self.work(self._ask(), "checking a restart")
 
     def _look_on(self) -> None:
-        """What is done next is told in the engine's thread."""
+        """Draw the progress, which comes from the engine's thread."""
         if self._under_way:
             self.repaint()
 
@@ -378,14 +377,14 @@ class RestartDialog(Dialog[RestartOutcome]):
             self._under_way = False
 
     def action_close(self) -> None:
-        """Not in the middle of a restart of ours."""
+        """Close, except in the middle of a restart of ours."""
         if self._under_way and self._plan is not None and self._plan.by_us:
             return
         self.dismiss(self._outcome)
 
 
 def plan_lines(plan: RestartPlan, cells: int) -> list[Line]:
-    """What a restart would do: statements, checks, the command, who is cut off.
+    """Return the effects of a restart: statements, checks, the command, the sessions that end.
 
     Args:
         plan: As asked for.
@@ -412,7 +411,7 @@ def plan_lines(plan: RestartPlan, cells: int) -> list[Line]:
 
 
 def outcome_lines(outcome: RestartOutcome, cells: int) -> list[Line]:
-    """What came of it, with the lines of the server's log that explain it."""
+    """Return the outcome, with the lines of the server's log that explain it."""
     style = "good" if outcome.state is RestartState.CAME_UP else "critical"
     lines = [*wrapped(outcome.words, cells, style)]
     for line in outcome.log:
@@ -425,7 +424,7 @@ _VALUE: Final = 40
 
 
 class Came(Struct, frozen=True):
-    """What came of it.
+    """The outcome of an act.
 
     Attributes:
         text: One or more sentences.
@@ -457,7 +456,7 @@ class ChangingDialog(Dialog[None]):
         self.settled(result.done)
 
     def settled(self, done: Sequence[str]) -> None:
-        """Called after an act, with the names of parameters that are as wanted now."""
+        """React to a finished act, with the names of parameters that have their wanted values now."""
         raise NotImplementedError
 
 
@@ -663,7 +662,7 @@ def _exactly(name: str) -> Any:
 
 
 def result_of(change: Change) -> tuple[str, str]:
-    """What came of a change, in words and their style."""
+    """Return the outcome of a change, in words and their style."""
     if change.state is not ChangeState.APPLIED:
         return change.message or f"{change.name} was not changed", "critical"
     where = change.path if isinstance(change, HostChange) else "pg_settings"
@@ -672,7 +671,7 @@ def result_of(change: Change) -> tuple[str, str]:
 
 
 def results_of(changes_made: Sequence[Change]) -> list[tuple[str, str]]:
-    """What came of a set, in words and their styles; of many that went as wanted, one sentence."""
+    """Return the outcomes of a set, in words and their styles; many plain successes share one sentence."""
     plain = [change for change in changes_made if change.state is ChangeState.APPLIED and not change.message]
     if len(plain) < _MANY:
         return [result_of(change) for change in changes_made]
@@ -681,7 +680,7 @@ def results_of(changes_made: Sequence[Change]) -> list[tuple[str, str]]:
 
 
 def proof_words(proof: Proof) -> list[str]:
-    """What stands against a change, what to do about it, and who has not got it yet."""
+    """Return what overrides a change, the remedy, and the sessions that still have the old value."""
     texts = [*proof.overrides, *proof.advice]
     if proof.behind:
         sessions, whose = ("1 session has", "its") if proof.behind == 1 else (f"{proof.behind} sessions have", "their")

@@ -127,7 +127,7 @@ class Changes:
         return await self._client.ask(self._undo.in_force(self._ours()))
 
     async def left(self) -> tuple[Change, ...]:
-        """What earlier sessions left in force; the server is asked only where a journal holds anything."""
+        """Return the changes that earlier sessions left in force; ask the server only where a journal has any."""
         return await self.in_force() if await self._client.ask(self._control.any_in_force()) else ()
 
     async def settings(self) -> MachineLook | Unavailable:
@@ -222,11 +222,11 @@ class Changes:
                     self._client.note(EventKind.PARAMETER, change_text(change), change.message)
 
     async def _waits_for_restart(self, name: str) -> bool:
-        """Then the server says so itself."""
+        """Return whether the server says by itself that the value waits for a restart."""
         return any(parameter.pending_restart for parameter in await self.list((name,)))
 
     async def prove(self, changes_made: Sequence[Change]) -> tuple[Proof, ...]:
-        """What running and new sessions have after changes."""
+        """Return the values that running and new sessions have after changes."""
         of_server = [change for change in changes_made if isinstance(change, ParameterChange)]
         return await self._client.ask(self._control.prove(of_server)) if of_server else ()
 

@@ -76,7 +76,7 @@ class CheckRow(Struct, frozen=True):
 
     @property
     def fix(self) -> Fix | None:
-        """What mends it; None where there is nothing to run."""
+        """The remedy; None where there is nothing to run."""
         return self.result.fix if isinstance(self.result, Finding) else None
 
     @property
@@ -162,7 +162,7 @@ _LABEL_CELLS: Final = 10
 
 
 def check_lines(table: CheckTable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """At most so many rows, around the cursor.
+    """Return at most so many rows, around the cursor.
 
     Args:
         table: What the check said.
@@ -209,13 +209,13 @@ def selected_lines(row: CheckRow, cells: int) -> list[Line]:
 
 
 def summary_line(report: Report, glyphs: Glyphs) -> str:
-    """How many of each, unknowns among them, and of which server."""
+    """Return the number of findings of each kind, and the server."""
     counted = summary(report, everything=True).replace("·", glyphs.separator)
     return f"{counted} {glyphs.separator} {one_line(report.server)}" if report.server else counted
 
 
 def measured_words(report: Report) -> str:
-    """What a measurement has found, and what it could not; one sentence each."""
+    """Return the results of a measurement and its failures, one sentence each."""
     texts = [one_line(ceiling.says) for ceiling in report.ceilings]
     return "; ".join([*texts, *(f"{one_line(subject)}: {one_line(reason)}" for subject, reason in report.not_measured)])
 
@@ -269,7 +269,7 @@ def wanted_values(tagged: Sequence[CheckRow], *, of_machine: bool) -> dict[str, 
 def staged_rows(
     tagged: Sequence[CheckRow], parameters: Sequence[Parameter], machine: MachineLook | Unavailable
 ) -> tuple[SettingRow, ...]:
-    """What is to be changed; values that are in force already are left out.
+    """Return the rows to change; values that are in force already are left out.
 
     Args:
         tagged: Rows with their fixes.
@@ -371,7 +371,7 @@ class CheckDialog(ChangingDialog):
         self._staged_anew()
 
     async def _measure(self) -> Came:
-        """What the server can do at most, after a question where it is busy; it looks as well."""
+        """Measure the limits of the server, after a question where it is busy; check it as well."""
         self.workers.cancel_group(self, "check")
         self._looking = False
         try:
@@ -424,7 +424,7 @@ class CheckDialog(ChangingDialog):
         return staged_changes(self._staged, self._own_scope.conditions or ChangeConditions(), self._around)
 
     async def _stage(self) -> None:
-        """What is tagged as a set, with its exact SQL."""
+        """Stage the tagged fixes as a set, with its exact SQL."""
         changes, tagged = self._changes, self._table.tagged
         self._staged, self._sql = (), ()
         if changes is not None and tagged:
@@ -479,7 +479,7 @@ class CheckDialog(ChangingDialog):
         return [*lines, *self.foot(cells, 4)]
 
     def frames_arrived(self, session: Session) -> None:
-        """The countdown of a pending change set continues."""
+        """Draw the countdown of a pending change set."""
         self._session = session
         self.repaint()
 

@@ -202,7 +202,7 @@ class ParameterDialog(ChangingDialog):
         self._staged_anew()
 
     def _stage_wanted(self) -> None:
-        """Once, with the first answer of the server."""
+        """Stage the advice of a finding, once, with the first answer of the server."""
         advice, self._wanted = self._wanted, None
         row = None if advice is None else self._row(advice.name)
         if advice is None or row is None:
@@ -262,7 +262,7 @@ class ParameterDialog(ChangingDialog):
         return sql is not None and fits(sql, self.cells)
 
     def frames_arrived(self, session: Session) -> None:
-        """Newer figures; a value changed by another user is read again at once."""
+        """Draw newer figures; read a value again at once when another user has changed it."""
         self._session = session
         self._frames += 1
         if self._tells_pending and self._changes.pending is None:
@@ -373,7 +373,7 @@ class ParameterDialog(ChangingDialog):
         self._table.filtering = None
 
     def on_paste(self, event: events.Paste) -> None:
-        """A value from the terminal's clipboard."""
+        """Paste a value from the terminal's clipboard."""
         event.stop()
         typed = self._table.editing or self._table.filtering
         if typed is not None:
@@ -383,7 +383,7 @@ class ParameterDialog(ChangingDialog):
             self.repaint()
 
     def action_close(self) -> None:
-        """While typing it only ends the typing; then it takes the filter away; then it leaves."""
+        """End typing; without it, take the filter away; without one, leave."""
         table = self._table
         if table.editing is not None:
             table.end_edit(keep=False)
@@ -442,7 +442,7 @@ class ParameterDialog(ChangingDialog):
             self.say(copy(self.app, "\n".join(sql), "the SQL is in your terminal's clipboard"), PLAIN)
 
     def _staged_anew(self) -> None:
-        """What is staged as a set; its SQL is composed where it is another one."""
+        """Put what is staged into a set, and compose its SQL where the set is another one."""
         self._scope.staged = self._table.staged
         staged_set = staged_changes(self._table.staged, self._conditions, self._around)
         if staged_set != self._set:
@@ -479,7 +479,7 @@ class ParameterDialog(ChangingDialog):
             self.say("the staged changes need a restart: A checks one", "warning")
 
     def _restart_asked(self) -> None:
-        """One restart for everything that is staged for the whole server, and for what waits already."""
+        """Restart once for everything staged for the whole server, and for values that wait already."""
         self.begin("restarting", self._applying.restart(self._table.staged, self._set))
 
     @property

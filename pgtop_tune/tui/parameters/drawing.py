@@ -1,4 +1,4 @@
-"""How the list of parameters is drawn: headings of groups, columns, and all that is known of the selected row. Pure."""
+"""Drawing of the list of parameters: headings of groups, columns, and everything known of the selected row. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, around, clip,
 def server_facts(
     interval: Interval | None, look: MachineLook | Unavailable, before: AdviceFacts | None = None
 ) -> AdviceFacts | None:
-    """What advice is derived from; None before the server was seen.
+    """Return the facts that advice is derived from; None before the server was seen.
 
     Args:
         interval: Frames of the server.
@@ -127,7 +127,7 @@ def list_lines(table: SettingTable, cells: int, rows: int, glyphs: Glyphs) -> li
 
 
 def _entries(table: SettingTable) -> tuple[list[SettingRow | str], int]:
-    """Headings and rows, and where the cursor stands."""
+    """Return headings and rows, and the place of the cursor."""
     entries: list[SettingRow | str] = []
     here, group = 0, ""
     for number, row in enumerate(table.view):
@@ -177,13 +177,13 @@ def _staged_style(row: SettingRow) -> str:
 
 
 def _remark_cells(cells: int) -> int:
-    """Room for the remarks; 0 where it would be a stump (what is to be said of the selected row stands below)."""
+    """Return the room for remarks; 0 where it would be too little (the selected row's remark stands below)."""
     room = cells - sum(cells_taken for _, cells_taken in (_ROOMY if cells >= _ROOMY_FROM else _NARROW))
     return room if room >= _LEAST_REMARK else 0
 
 
 def remark_of(row: SettingRow, glyphs: Glyphs) -> tuple[str, str]:
-    """What matters most about a row, in a few words, and their style."""
+    """Return the most important remark on a row, in a few words, and its style."""
     risk = row.risk or row.risk_now
     if risk is not None:
         return f"{glyphs.warning} {risk.words}", "critical"
@@ -204,7 +204,7 @@ def remark_of(row: SettingRow, glyphs: Glyphs) -> tuple[str, str]:
 
 
 def choice_remark(row: SettingRow, word: str) -> tuple[str, str]:
-    """What is said beside a value to choose, and its style."""
+    """Return the remark beside a value to choose, and its style."""
     risk = row.risk_of(word)
     meaning = dict(row.knob.special).get(word, "")
     marks = [mark for mark, holds in (
@@ -216,14 +216,14 @@ def choice_remark(row: SettingRow, word: str) -> tuple[str, str]:
 
 
 def changed_words(change: Change) -> str:
-    """Who changed it, from what, and whether it stays."""
+    """Return who changed it, from which value, and whether the change stays."""
     unconfirmed = ", pending" if not change.kept else ""
     reason = f": {change.reason}" if change.reason else ""
     return one_line(f"was {value_before(change) or 'default'}, set by {change.by or 'us'}{unconfirmed}{reason}", 300)
 
 
 def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int, lost: str = "") -> list[Line]:
-    """What the selected row is, why one turns it, what it costs; the most important first, so many lines at most.
+    """Return purpose, cost and advice of the selected row; the most important first, so many lines at most.
 
     Args:
         row: The selected one.
@@ -253,7 +253,7 @@ def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int, lo
 
 
 def after_reboot(settings: AfterReboot) -> str:
-    """What the machine starts with, and which file says so."""
+    """Return the value that the machine starts with, and the file that sets it."""
     if not settings.assignments:
         text = "the kernel's own default"
     else:
@@ -263,7 +263,7 @@ def after_reboot(settings: AfterReboot) -> str:
 
 
 def _column(text: str, cells: int) -> str:
-    """Cut so that it does not touch the next column, with a sign."""
+    """Return a text cut so that it does not touch the next column."""
     return f"{ellipsized(text, cells - 1, CUT)} "
 
 
@@ -277,7 +277,7 @@ Said = Iterator[tuple[str, str, str]]
 
 
 def parameter_lines(row: SettingRow, cells: int, glyphs: Glyphs) -> list[Line]:
-    """As many lines as it takes.
+    """Return everything known of a row.
 
     Args:
         row: What it is about.

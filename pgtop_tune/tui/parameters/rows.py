@@ -86,7 +86,7 @@ class SettingRow(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of the parameter or the setting."""
+        """Name of the parameter or the setting."""
         return self.parameter.name
 
     @property
@@ -96,7 +96,7 @@ class SettingRow(Struct, frozen=True):
 
     @property
     def when(self) -> str:
-        """When a change takes effect: live, restart, session (a new one), or live* for one of the machine."""
+        """Time at which a change takes effect: live, restart, session (a new one), or live* for one of the machine."""
         return _OF_MACHINE if self.setting is not None else _WHEN.get(self.parameter.context, LIVE)
 
     @property
@@ -120,7 +120,7 @@ class SettingRow(Struct, frozen=True):
 
     @property
     def warning(self) -> str:
-        """What must be read before the staged value is applied; of the parameter while nothing is staged."""
+        """Warning to read before the staged value is applied; that of the parameter while nothing is staged."""
         return self.knob.warning if self.staged is None else self.knob.warning_of(self.staged.value)
 
     @property
@@ -161,7 +161,7 @@ class SettingRow(Struct, frozen=True):
         return self.stepped(sign)
 
     def meaning(self, staged: Staged) -> Staged | None:
-        """Return the same, or None for the value it has already."""
+        """Return the staged value; None for the value that is in force already."""
         return None if staged.value is not None and same(self.parameter, staged.value) else staged
 
     def matches(self, text: str) -> bool:
@@ -198,7 +198,7 @@ def of_machine(setting: SystemSetting) -> Parameter:
 
 
 def range_of(parameter: Parameter) -> str:
-    """What the server takes: "30s .. 1d", "64kB or more", "off on local …"."""
+    """Return the values that the server accepts: "30s .. 1d", "64kB or more", "off on local …"."""
     if parameter.enumvals:
         return " ".join(parameter.enumvals)
     if parameter.vartype == "bool":
@@ -233,7 +233,7 @@ def default_of(parameter: Parameter) -> str:
 
 
 def source_of(parameter: Parameter) -> str:
-    """Where the value comes from, as pg_settings says it."""
+    """Return the source of the value, as pg_settings has it."""
     where = parameter.sourcefile or parameter.source
     return f"{where}; another value waits for a restart" if parameter.pending_restart else where
 
@@ -318,7 +318,9 @@ class SettingTable:
         self._at = next(row.name for row in view if row.group == next_group)
 
     def narrow(self, text: str) -> None:
-        """Another filter; the cursor stays on its row where that fits, else goes to a name that begins with it."""
+        """Set another filter; the cursor stays on its row where that fits, else goes to a name that begins with the
+        text.
+        """
         self._filter = text.strip()
         here = self.selected
         named = next((row for row in self.view if self._filter and row.name.startswith(self._filter.lower())), None)
@@ -335,7 +337,7 @@ class SettingTable:
             self._replace(row, replace(row, staged=meant))
 
     def step(self, direction: int) -> None:
-        """One step up or down.
+        """Step up or down.
 
         Raises:
             UsageProblem: See `PanelRow.stepped`.
@@ -380,7 +382,7 @@ _NAMES_AT_MOST: Final = 8
 
 
 class ChangeConditions(Struct, frozen=True):
-    """On which terms sets are made, as the operator chose them.
+    """Terms on which sets are made, as the operator chose them.
 
     Attributes:
         reach: For whom, as narrow as each parameter allows; None is the narrowest that shows the effect.
@@ -406,7 +408,7 @@ class ChangeConditions(Struct, frozen=True):
 
 
 class Circumstances(Struct, frozen=True):
-    """What decides which reach shows an effect.
+    """Facts that decide which reach shows an effect.
 
     Attributes:
         connected: Sessions of others, or of a load of ours, are connected.
@@ -424,7 +426,7 @@ class Circumstances(Struct, frozen=True):
 
 
 class StagedChanges(Struct, frozen=True):
-    """What is staged, by what is done with it.
+    """Staged changes, by what is done with them.
 
     Attributes:
         live: For the server, in the order they are made.
@@ -461,7 +463,7 @@ class StagedChanges(Struct, frozen=True):
 
 
 def circumstances(frame: Frame | None, *, can_load: bool) -> Circumstances:
-    """As a frame shows them."""
+    """Return the circumstances that a frame shows."""
     server = None if frame is None else sections.server(frame)
     if frame is None or server is None or isinstance(server, Unavailable):
         return Circumstances(can_load=can_load)
@@ -488,7 +490,7 @@ def _commonest(names: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def staged_changes(staged: Sequence[SettingRow], conditions: ChangeConditions, around: Circumstances) -> StagedChanges:
-    """What is to be done with the rows that are staged.
+    """Return what is to be done with the rows that are staged.
 
     Args:
         staged: Every row with a staged value.
@@ -519,7 +521,7 @@ def staged_changes(staged: Sequence[SettingRow], conditions: ChangeConditions, a
 
 
 def reach_of(context: str, reach: Reach | None, around: Circumstances) -> ReachChoice | None:
-    """For whom a parameter is changed; None where it cannot be.
+    """Return for whom a parameter is changed; None where it cannot be.
 
     Without a wish: the sessions of the next load where nobody is connected whose sessions would show the effect
     sooner, else the whole server, the only one that reaches sessions already connected.
@@ -535,7 +537,7 @@ def reach_of(context: str, reach: Reach | None, around: Circumstances) -> ReachC
 
 
 def check_reach(conditions: ChangeConditions, around: Circumstances) -> None:
-    """Whether the chosen reach has a name.
+    """Check that the role or database of the chosen reach is known.
 
     Raises:
         UsageProblem: It is not known whose sessions it would be.

@@ -57,7 +57,7 @@ def _windows(marks: Marks, glyphs: Glyphs, began_ms: float) -> Iterator[Phrase]:
 
 
 def _following(marks: Marks, begin: str, end: str, table: str) -> Iterator[Phrase]:
-    """What the keys do next."""
+    """Yield what the keys do next."""
     if marks.begun_s is not None:
         yield _key(end, "ends it here", "ends it", 1)
     elif len(marks.windows) == 1:
@@ -74,7 +74,7 @@ def _key(key: str, text: str, short: str, rank: int) -> Phrase:
 
 
 def span_words(window: Window, began_ms: float) -> str:
-    """`12:40:10–12:41:40 (1m30s)`."""
+    """Return `12:40:10–12:41:40 (1m30s)`."""
     return f"{_span(window, began_ms)} ({lasting(window.seconds)})"
 
 
@@ -137,7 +137,7 @@ def _doing(state: TransportState) -> tuple[str, str]:
 
 
 def brought(change: Change) -> str:
-    """What the change brought: what was read back, or what was asked for where that waits for a restart."""
+    """Return the value that a change brought: as read back, or as requested where it waits for a restart."""
     return change.value if change.message and change.value is not None else change.shown_after
 
 
@@ -199,7 +199,7 @@ _WORDS: Final = {"better": "B is better", "worse": "B is worse", "equivalent": "
 
 
 def values_words(values: tuple[ArmValues, ...], glyphs: Glyphs) -> str:
-    """What is compared: "work_mem 4MB→64MB"."""
+    """Return the values compared: "work_mem 4MB→64MB"."""
     return ", ".join(
         f"{one_line(value.name, _VALUE * 2)} {one_line(value.a, _VALUE)}{glyphs.arrow}{one_line(value.b, _VALUE)}"
         for value in values
@@ -225,7 +225,7 @@ def experiment_line(state: ExperimentState, cells: int, glyphs: Glyphs, details:
 
 
 def switched_danger(state: ExperimentState, cells: int, glyphs: Glyphs) -> Line | None:
-    """What has the place of the banner over the screen while the other arm is in force: no switch moves the panes.
+    """Return the line in place of the danger banner while the other arm is in force: no switch moves the panes.
 
     None where neither arm can lose data, and for kinds that change nothing on this server.
     """
@@ -239,7 +239,7 @@ def switched_danger(state: ExperimentState, cells: int, glyphs: Glyphs) -> Line 
 
 
 def _running(state: ExperimentState, glyphs: Glyphs, details: str, cells: int) -> list[Phrase]:
-    """With the phase, unless the interval takes its room."""
+    """Return the parts with the phase, unless the interval takes its room."""
     parts = _parts(state, glyphs, details, room=True)
     needed = sum(
         width(part.short if part.rank and part.short else part.line) + len(_GAP) for part in parts if part.line
@@ -289,7 +289,7 @@ def _over(state: ExperimentState, glyphs: Glyphs, details: str, keep: str) -> li
 
 
 def _where(state: ExperimentState) -> list[Phrase]:
-    """Which other program runs it."""
+    """Return the other program that runs the experiment."""
     short = state.where.replace("process", "pid")
     return [Phrase(((state.where, "strong"),), 1, ((short, "strong"),))] if state.where else []
 
@@ -317,18 +317,18 @@ def _estimate(state: ExperimentState, glyphs: Glyphs, *, short: bool = False) ->
 
 
 def _verdict_estimate(state: ExperimentState, glyphs: Glyphs) -> Line:
-    """Return the same once nothing moves any more: without room for other figures."""
+    """Return the estimate at the end, without room for other figures."""
     (figure, label), (effect, style) = _estimate(state, glyphs)
     return ((figure, label), (" ".join(effect.split()).replace("( ", "("), style))
 
 
 def _bounds(state: ExperimentState) -> tuple[float | None, ...]:
-    """Of the interval; none before there is one."""
+    """Return the bounds of the interval; none before there is one."""
     return () if state.low is None and state.high is None else (state.low, state.high)
 
 
 def _cells(*, short: bool) -> int:
-    """Of the figures of an estimate."""
+    """Return the cells of an estimate's figures."""
     return _PERCENT_CELLS + 2 if short else 3 * _PERCENT_CELLS + 8
 
 
@@ -353,7 +353,7 @@ _CLAUSE: Final = "; "
 
 
 def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: str = "") -> Line:
-    """At most so many cells.
+    """Return the line of the bottleneck, at most so many cells.
 
     Args:
         diagnosis: Of the moment shown; None before there is one.
@@ -397,7 +397,7 @@ def _fitting(first: Finding, keys: tuple[Line, ...], room: int) -> tuple[str, Li
 
 
 def _next_words(first: Finding, count: int) -> str:
-    """What the list offers first."""
+    """Return what the list offers first."""
     if first.advice is None:
         text = "why"
     elif isinstance(first.advice, ParameterAdvice):

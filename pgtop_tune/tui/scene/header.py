@@ -45,12 +45,12 @@ class ShownMessage(Struct, frozen=True):
 
     @property
     def style(self) -> str:
-        """Of its words."""
+        """Style of its text."""
         return _STYLES[self.severity]
 
     @property
     def line(self) -> str:
-        """On one line: a problem's hint, which has a line of its own in a terminal, follows a semicolon."""
+        """The message on one line: a problem's hint, which has a line of its own in a terminal, follows a semicolon."""
         return one_line("; ".join(self.text.splitlines()), _LONGEST)
 
 
@@ -151,7 +151,7 @@ def _going_on(load: LoadState | None) -> list[Phrase]:
 
 
 def _silence(server: Unavailable, target: str) -> Line:
-    """Why there is no answer; who was asked stands beside it."""
+    """Return why there is no answer; the target stands beside it."""
     if server.reason is not Reason.NO_ANSWER:
         return absence(server)
     reason = str(server).replace(f"{target}: ", "", 1) if target else str(server)
@@ -168,7 +168,7 @@ def _product(server: ServerFacts, *, narrow: bool) -> Line:
 
 
 def _unknown_major(server: ServerFacts) -> Phrase:
-    """Never left out: figures of an older major may be wrong."""
+    """Return the warning about an unknown major. It is never left out: figures of an older major may be wrong."""
     sentence = newer_than_known(server.version_num)
     short: Line = ((f"newer than known, shown as {NEWEST_MAJOR}", "warning"),)
     return Phrase(((sentence, "warning"),), 0, short) if sentence else Phrase(())
@@ -210,7 +210,7 @@ def _right(
 
 
 def _moment(interval: Interval) -> Phrase:
-    """When the newest frame was made, and how long after the one before it."""
+    """Return the time of the newest frame, and the seconds since the frame before it."""
     at: Line = ((wall_clock(interval.newest.taken_at_ms), PLAIN),)
     looks = interval.pair(sections.footprint)
     if looks is None:
@@ -232,7 +232,7 @@ def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:
 
 
 def ago(seconds: float, glyphs: Glyphs) -> str:
-    """How far back the moment shown lies: −13s, −2m 13s, −1h 02m 13s."""
+    """Return how far back the moment shown lies: −13s, −2m 13s, −1h 02m 13s."""
     total_s = round(abs(seconds))
     hours, minutes, rest_s = total_s // 3600, total_s // 60 % 60, total_s % 60
     if hours:
@@ -305,7 +305,7 @@ def _counted(pages: PageNames) -> Line:
 
 
 def making_words(progress: MakingProgress | None) -> str:
-    """How far, in a few cells: "45 %, 20 s left"; "" where nobody says."""
+    """Return the progress in a few cells: "45 %, 20 s left"; "" where it is unknown."""
     if progress is None or not progress.total:
         return "" if progress is None else progress.step
     remaining = "" if progress.remaining_s is None else f", {lasting(progress.remaining_s)} left"

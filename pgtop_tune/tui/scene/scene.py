@@ -164,7 +164,7 @@ _WITH_ONE: Final = {
 
 
 class Scene(Struct, frozen=True):
-    """What is drawn.
+    """Everything that a screen draws.
 
     Attributes:
         session: Frames up to the moment shown.
@@ -247,20 +247,19 @@ class SceneScreen(Screen[None]):
         yield from self._canvases.values()
 
     def on_mount(self) -> None:
-        """First layout."""
         self._arrange()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another size: other heights."""
+        """Give the canvases the heights for another size."""
         self._arrange()
         self.paint_soon()
 
     def on_screen_suspend(self) -> None:
-        """Another screen is shown, or a dialog over this one."""
+        """Leave drawing to Textual while another screen or a dialog is on top."""
         self._stands = False
 
     def on_screen_resume(self) -> None:
-        """On top again, perhaps of a terminal that has another size by now."""
+        """Draw anew: the terminal may have another size by now."""
         self._arrange()
         self.paint_soon()
 
@@ -276,7 +275,7 @@ class SceneScreen(Screen[None]):
         self._paint(extra)
 
     def paint_soon(self) -> None:
-        """Once, when the layout stands, however often it is asked for until then."""
+        """Paint once the layout stands, however often this is called until then."""
         self._stands = False
         if not self._painting:
             self._painting = True
@@ -308,7 +307,7 @@ class SceneScreen(Screen[None]):
                     self._canvases[name].show(lines)
 
     def _put_message(self, drawn: dict[str, Sequence[Line]], message: Sequence[Line]) -> None:
-        """Over the lowest lines of the last pane: nothing moves when a message comes or goes."""
+        """Put a message over the lowest lines of the last pane: nothing moves when a message comes or goes."""
         name, rows = self._last_pane
         if rows:
             kept = max(rows - len(message), 0)
@@ -370,7 +369,7 @@ class SceneScreen(Screen[None]):
         return name.startswith("app.") or callable(getattr(self, f"action_{name}", None))
 
     def explained(self, cells: int) -> list[Line]:
-        """What every number in view means, for the help."""
+        """Return the meaning of every number in view, for the help."""
         raise NotImplementedError
 
     @property
@@ -379,7 +378,7 @@ class SceneScreen(Screen[None]):
         return ""
 
     def keys_for(self, backend: BackendKey | None) -> tuple[RowKey, ...]:
-        """What can be done with that session from its details."""
+        """Return the keys for a session, for the dialog of its details."""
         if backend is None:
             return ()
         row_keys = []
@@ -416,7 +415,7 @@ class SceneScreen(Screen[None]):
 
     @property
     def session(self) -> Session:
-        """What is shown."""
+        """The session shown."""
         return self._scene.session
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:
@@ -437,7 +436,7 @@ class SceneScreen(Screen[None]):
         raise NotImplementedError
 
     def filter_by(self, text: str) -> None:
-        """Another filter; called with each letter."""
+        """Set another filter; called with each letter."""
         raise NotImplementedError
 
     @property
@@ -464,7 +463,7 @@ class SceneScreen(Screen[None]):
         self.paint()
 
     def on_key(self, event: events.Key) -> None:
-        """While a filter is typed every key belongs to it, and the table follows each letter."""
+        """Give every key to the filter while one is typed; the table follows each letter."""
         field = self._filtering
         if field is None:
             return
@@ -478,7 +477,7 @@ class SceneScreen(Screen[None]):
         self.filter_by(field.text.strip())
 
     def on_paste(self, event: events.Paste) -> None:
-        """Text from the terminal's clipboard into the filter."""
+        """Paste text from the terminal's clipboard into the filter."""
         if self._filtering is not None:
             event.stop()
             self._filtering.insert(event.text)
@@ -489,22 +488,24 @@ class SceneScreen(Screen[None]):
         return None
 
     def clicked_in(self, pane: str, x: int, y: int) -> None:
-        """A click that hit no key and no chart."""
+        """React to a click that hit no key and no chart."""
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves the selection."""
+        """Move the selection down."""
         self.action_move(WHEEL_ROWS)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel moves the selection."""
+        """Move the selection up."""
         self.action_move(-WHEEL_ROWS)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Where a click or a drag begins."""
+        """Remember where a click or a drag begins."""
         self._pressed = self._hit(event)
 
     async def on_mouse_up(self, event: events.MouseUp) -> None:
-        """A drag through charts marks a window; a button let go where it was pressed is a click."""
+        """Mark a window after a drag through charts; do what a click means where the button is released in the same
+        place.
+        """
         pane, x, y = self._hit(event)
         pressed, self._pressed = self._pressed, None
         if pressed is None or event.button > 1 or self.typing:

@@ -89,7 +89,7 @@ _PLAIN: Final = _Look(" ")
 
 
 class ScreenDiff:
-    """What a terminal shows, and the way from there to the next picture. Not thread-safe.
+    """The picture on a terminal, and the way from there to the next. Not thread-safe.
 
     A row is two strings of one character per cell: its text and the keys of its styles. Rows with characters on whose
     width terminals do not agree (most emoji, combining marks) are not kept and always written as a whole.
@@ -109,17 +109,17 @@ class ScreenDiff:
         self._cursor = (0, 0)
 
     def forget(self) -> None:
-        """The terminal may show anything now: everything is written anew."""
+        """Forget the picture, which may be any now: everything is written anew."""
         self._rows.clear()
         self._painted.clear()
 
     def resize(self, size: tuple[int, int] | None) -> None:
-        """The terminal may have another size, and show anything."""
+        """Take another size of the terminal, which may show anything."""
         self._columns, self._height = size or (_ANY, _ANY)
         self.forget()
 
     def reduced(self, data: str) -> str:
-        """What to write instead of `data` so that the terminal shows the same; "" when it already does."""
+        """Return what to write instead of `data` so that the terminal shows the same; "" when it already does."""
         parts = _SEQUENCE.split(data)
         if len(parts) == 1:
             if _CLEARS.search(data):
@@ -159,7 +159,7 @@ class ScreenDiff:
         return pen.finished()
 
     def painted(self, rows: Iterable[tuple[int, Sequence[StyledText]]], codes_of: Callable[[Hashable], str]) -> str:
-        """What to write so that the terminal shows these rows from its left edge on; "" when it already does.
+        """Return what to write so that the terminal shows these rows from its left edge on; "" when it already does.
 
         Args:
             rows: Number and printable text of each, in styles; None is plain.
@@ -273,14 +273,14 @@ class _Pen:
         self._y, self._x = y, x
 
     def write(self, text: str, look: _Look, cells: int | None) -> None:
-        """Text in a style from the cursor on; `cells` is None when its width is not certain."""
+        """Write text in a style from the cursor on; `cells` is None when its width is not certain."""
         if look is not self._look and not (look is _PLAIN and self._look.unseen_on_blanks and text.isspace()):
             self._set(look)
         self._out.append(text.replace(_SECOND_HALF, "") if _SECOND_HALF in text else text)
         self._x = -1 if cells is None or self._x < 0 else self._x + cells
 
     def erase_to_edge(self) -> None:
-        """Plain blanks from the cursor to the terminal's right edge; the cursor stays."""
+        """Write plain blanks from the cursor to the terminal's right edge; the cursor stays."""
         if self._look is not _PLAIN:
             self._set(_PLAIN)
         self._out.append("\x1b[K")
@@ -297,7 +297,7 @@ class _Pen:
 
 
 def _unlike(before: Sequence[StyledText] | None, row: Sequence[StyledText]) -> tuple[int, Sequence[StyledText]]:
-    """Where a row begins to be another than before, and what it is from there on until it is the same again.
+    """Return where a row begins to differ from the one before, and its cells from there until both are the same again.
 
     Both have as many characters, each in a cell. A chart grows by a cell a second: the rest is not looked at.
     """
@@ -351,7 +351,7 @@ def _keys(text: str, look: _Look) -> str:
 
 
 def _number(text: str) -> int:
-    """Four bytes for each character: what differs of two texts is found without a look at each cell."""
+    """Return four bytes for each character: differences of two texts are found without a look at each cell."""
     return int.from_bytes(text.encode("utf-32-le", "surrogatepass"), "little")
 
 

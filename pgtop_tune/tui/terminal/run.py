@@ -74,7 +74,7 @@ class TerminalWatch:
         self._asked.set()
 
     def _look(self) -> None:
-        """A terminal that is gone sends no key; without this its reader would spin for ever."""
+        """Leave when the terminal is gone: it sends no key, and its reader would spin for ever."""
         assert sys.__stdin__ is not None
         number = sys.__stdin__.fileno()
         while not self._over.wait(LOOK_EVERY_S):
@@ -83,7 +83,7 @@ class TerminalWatch:
                 return
 
     def _see_out(self) -> None:
-        """Once the screen was asked to leave: gives it time, then throws its output away until it has left."""
+        """Give the screen time to leave once it was asked to, then throw its output away until it has left."""
         self._asked.wait()
         if self._over.wait(_PATIENCE_S):
             return

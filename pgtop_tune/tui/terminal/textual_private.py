@@ -78,7 +78,7 @@ class DiscreetApp(App[int]):
         self.messages_changed()
 
     def messages_changed(self) -> None:
-        """A message has come, or all are gone."""
+        """React to a new message, or to the end of all."""
 
     def newest_message(self) -> Notification | None:
         """`App._notifications`: the newest message whose time is not over."""
@@ -111,11 +111,11 @@ class JobControlDriver(LinuxDriver):
     """A terminal driver that decides what happens on SIGTSTP and SIGCONT."""
 
     def stopped_by_signal(self) -> None:
-        """SIGTSTP has come."""
+        """React to SIGTSTP."""
         raise NotImplementedError
 
     def continued_by_signal(self) -> None:
-        """SIGCONT has come."""
+        """React to SIGCONT."""
         raise NotImplementedError
 
     def _enable_mouse_support(self) -> None:

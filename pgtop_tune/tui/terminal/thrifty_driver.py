@@ -89,13 +89,13 @@ class ThriftyDriver(JobControlDriver):
         super().stop_application_mode()
 
     def stopped_by_signal(self) -> None:
-        """Ctrl-Z, or somebody's SIGTSTP: the shell gets the terminal, and then we are stopped."""
+        """Give the terminal to the shell on Ctrl-Z or another program's SIGTSTP, then stop."""
         if restarts_itself(self) and self._ours:
             self._give_back()
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def continued_by_signal(self) -> None:
-        """We go on; after a SIGSTOP, of which we were not told, with a terminal that the shell has used meanwhile."""
+        """Take the terminal over again; after a SIGSTOP, which is not announced, the shell has used it meanwhile."""
         if restarts_itself(self) and self._ours:
             self._give_back()
         if self._stopped:
@@ -150,7 +150,7 @@ class ThriftyDriver(JobControlDriver):
         end_parsing(parser)
 
     def forget(self) -> None:
-        """Somebody else may have written to the terminal: the next repaint writes everything."""
+        """Write everything with the next repaint: another program may have written to the terminal."""
         self._unknown = True
 
     def discard_output(self) -> None:

@@ -61,7 +61,7 @@ class LineCanvas(Widget):
         return changed
 
     def notify_style_update(self) -> None:
-        """A new theme or style: everything is drawn anew."""
+        """Draw everything anew in a new theme or style."""
         self._strips = []
         super().notify_style_update()
 

@@ -255,7 +255,7 @@ def filled_lines(
     marks: Sequence[ChartMark] = (),
     bands: Sequence[ArmBand] = (),
 ) -> list[Line]:
-    """`height` lines of exactly `width` cells, the first `GUTTER` of them labels.
+    """Return `height` lines of exactly `width` cells, the first `GUTTER` of them labels.
 
     Args:
         areas: The foremost first: each hides those behind it up to its own height.
@@ -306,7 +306,7 @@ def filled_lines(
 
 
 def _height(value: float | None, top: float, rows: int) -> int | None:
-    """In eighths of a cell; what is known always shows."""
+    """Return the height of a value in eighths of a cell; a known value always shows."""
     if value is None:
         return None
     return max(1, round(min(value / top, 1.0) * rows * _PARTS)) if top > 0 else 1
@@ -380,7 +380,7 @@ class _Drawing:
         return list(zip(*self._columns, strict=True))
 
     def _gone_on(self, contents: list[_Content]) -> int:
-        """By how many columns the chart has moved; 0 as well where that is not seen."""
+        """Return by how many columns the chart has moved; 0 as well where that is not seen."""
         before, old = self._contents, len(contents) - _YOUNG
         if len(before) != len(contents):
             return 0

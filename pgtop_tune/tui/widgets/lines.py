@@ -102,7 +102,7 @@ CUT: Final = "…"
 
 
 def clip(text: str, cells: int) -> str:
-    """Foreign or own text made printable and cut or padded to exactly so many cells."""
+    """Return foreign or own text, made printable and cut or padded to exactly so many cells."""
     if not text.isascii() or not text.isprintable():
         text = printable(text, cells * 4 + 64)
         return set_cell_size(text, cells)
@@ -110,7 +110,7 @@ def clip(text: str, cells: int) -> str:
 
 
 def ellipsized(text: str, cells: int, ellipsis: str) -> str:
-    """As `clip`, with a sign at the end where something was cut."""
+    """Return a text as `clip` does, with a sign at the end where something was cut."""
     clipped = clip(text, cells)
     return clipped if clipped.rstrip() == text.rstrip() else clip(text, cells - len(ellipsis)) + ellipsis
 
@@ -172,12 +172,12 @@ def _characters_within(text: str, cells: int) -> int:
 
 
 def wrapped(text: str, cells: int, style: str = "") -> list[Line]:
-    """Like `wrap`, as lines of one style."""
+    """Return a text as `wrap` does, as lines of one style."""
     return [((line, style),) for line in wrap(text, cells)]
 
 
 def hanging(text: str, cells: int) -> list[Line]:
-    """Like `wrapped`; what does not fit on a line goes on further right than that line begins."""
+    """Return a text as `wrapped` does; its further lines begin further right than the first one."""
     lines: list[str] = []
     for paragraph in printable_lines(text):
         first, *rest_lines = _wrap_one(paragraph.rstrip(), max(cells, 2))
@@ -353,7 +353,7 @@ ASCII: Final = Glyphs(
 
 
 def fold_to_largest(values: Sequence[float | None], cells: int) -> list[float | None]:
-    """At most so many values: each the largest of a group of neighbours, None when all of a group are None."""
+    """Return at most so many values: each the largest of a group of neighbours, None when all of a group are None."""
     count = len(values)
     if count <= cells:
         return list(values)
@@ -382,7 +382,7 @@ def bar(share: float | None, cells: int, glyphs: Glyphs) -> str:
 
 
 def heat_strip(shares: Sequence[float | None], cells: int, glyphs: Glyphs) -> Line:
-    """How busy each core is: one cell per core, or per group of neighbours when there are more cores than cells.
+    """Return the load of each core: one cell per core, or per group of neighbours when there are more cores than cells.
 
     Args:
         shares: 0 to 1 per core; None is drawn as a dim dot. A group shows the busiest of its cores, so that one
@@ -577,7 +577,7 @@ class TextField(Struct):
         self.cursor = len(self.text)
 
     def __repr__(self) -> str:
-        """Without the text, which may be a password."""
+        """Return it without the text, which may be a password."""
         return f"TextField({len(self.text)} characters)"
 
     def press(self, key: str, character: str | None) -> bool:

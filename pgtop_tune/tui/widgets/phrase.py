@@ -34,8 +34,7 @@ _STYLES: Final = {
 
 
 def wait_style(wait_event_type: str) -> str:
-    """Return the style of a class of pg_stat_activity.wait_event_type, of "CPU", its queue, or of what is not active.
-    """
+    """Return the style of a class of pg_stat_activity.wait_event_type, of "CPU", its queue, or of what is not active."""
     return _STYLES.get(wait_event_type, "wait-other")
 
 
@@ -82,7 +81,7 @@ def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
 
 
 def _cut(line: Line, cells: int) -> Line:
-    """As `fit`, with a sign that something was cut."""
+    """Return a line as `fit` does, with a sign that something was cut."""
     return (*fit(line, cells - 1), (CUT, line[-1][1])) if cells > 0 else ()
 
 
@@ -133,7 +132,7 @@ def padded(line: Line, cells: int) -> Line:
 
 
 def labelled(label: str, text: str, style: str = PLAIN, unit: str = "") -> Line:
-    """`label number unit`."""
+    """Return `label number unit`."""
     spans: list[Span] = [(f"{label} ", "label")] if label else []
     spans.append((text, style))
     if unit:
@@ -147,7 +146,7 @@ def lasting(seconds: float | None, cells: int = 0) -> str:
 
 
 def value_of(metric: Metric, session: Session) -> float | None:
-    """What the metric says now; None before the first frame."""
+    """Return the present value of a metric; None before the first frame."""
     interval: Interval | None = session.interval
     return None if interval is None else metric(interval)
 
@@ -184,7 +183,7 @@ _ABSENCE_STYLES: Final = {
 
 
 def absence(unavailable: Unavailable) -> Line:
-    """Why a number is not there, in its place."""
+    """Return why a number is not there, in its place."""
     text = str(unavailable)
     if unavailable.reason is Reason.NO_ANSWER:
         # Who was asked, and why there is no answer any more, stands in the header.

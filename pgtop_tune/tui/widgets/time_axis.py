@@ -148,7 +148,9 @@ def _mark(event: Event, glyphs: Glyphs) -> str:
 
 
 def _room(text: str, column: int, occupied: bytearray, glyphs: Glyphs) -> tuple[int, str]:
-    """Where the words go and how much of them: right of the mark whole, left of it whole, right of it cut, nowhere."""
+    """Return where the words stand and how much of them: right of the mark whole, left of it whole, right of it cut,
+    nowhere.
+    """
     columns = len(occupied)
     needed = cell_len(text)
     right = column + 1
@@ -215,7 +217,7 @@ class TimeAxis(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """How long it is: "3m13s"."""
+        """Length of the window: "3m13s"."""
         return age(self.until_s - self.since_s)
 
     def moment_of(self, x: int) -> float | None:
@@ -228,7 +230,7 @@ class TimeAxis(Struct, frozen=True):
         return mean_columns(points, self.since_s, self.until_s, self.columns)
 
     def means_of(self, session: Session, metric: Charted) -> list[float | None]:
-        """Return the same of a series that the session keeps."""
+        """Return a series that the session keeps, in its columns."""
         return session.history.means(metric, self.since_s, self.until_s, self.columns) if self.columns > 0 else []
 
 
@@ -252,7 +254,7 @@ def time_axis(session: Session, width: int, chart_rows: int, span_s: float = SPA
 
 
 def axis_ticks(session: Session, axis: TimeAxis) -> dict[int, str]:
-    """Times of day by column, on round minutes or parts of one."""
+    """Return times of day by column, on round minutes or parts of one."""
     if session.now is None:
         return {}
     offset_s = round(session.now.taken_at_ms / 1000.0 - session.now.elapsed_s)
@@ -285,7 +287,7 @@ def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:
 
 
 def arm_bands(session: Session) -> list[ArmBand]:
-    """When the arms of experiments were in force, as the tape tells."""
+    """Return the times in which the arms of experiments were in force, from the events."""
     switches = [(at_s, event.text) for at_s, event in session.events if event.kind is EventKind.SWITCH]
     return [
         ArmBand(since_s, until_s, text[0])

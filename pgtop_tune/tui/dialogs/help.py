@@ -197,7 +197,7 @@ def why_untold(metric: DescribedNumber | str, frame: Frame | None) -> str:
 
 
 def explained(metric: DescribedNumber, width: int, absent: str = "") -> list[Line]:
-    """Return one number: title and unit, definition, source, critical line, why it is not there; wrapped to the width."""
+    """Return a number: title and unit, definition, source, critical line, why it is absent; wrapped to the width."""
     unit = f" ({metric.unit})" if metric.unit else ""
     critical = getattr(metric, "critical", None)
     line = f"; red from {count(critical)}" if critical is not None else ""

@@ -147,7 +147,7 @@ def leave_question(
 
     paragraphs: list[Paragraph] = []
     if experiment:
-        paragraphs.append(Paragraph(f"An experiment is running ({experiment}); leaving stops it and puts A back."))
+        paragraphs.append(Paragraph(f"An experiment is running ({experiment}); leaving stops it and restores A."))
     if going_on:
         paragraphs.append(Paragraph(f"{going_on}: still running; it ends with this program."))
     elif run is not None:
@@ -617,9 +617,9 @@ class PgtopApp(DiscreetApp):
     def action_suspend_process(self) -> None:
         """Stop us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
         if self.experiment.running:
-            self.context.tell("an experiment is running, and a stopped program cannot put its values back", "warning")
+            self.context.tell("an experiment is running: a suspended program could not restore its values", "warning")
         elif self.parameters.pending is not None:
-            message = "a change is pending, and a stopped program cannot revert it: Y confirms it, u undoes it"
+            message = "a change is pending: a suspended program could not revert it. Y confirms it, u undoes it"
             self.context.tell(message, "warning")
         else:
             super().action_suspend_process()

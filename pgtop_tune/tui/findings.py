@@ -117,7 +117,7 @@ class FindingsDialog(Dialog[None]):
         step: Callable[[Advice], Callable[[], None] | None],
         glyphs: Glyphs,
     ) -> None:
-        super().__init__("what binds now", glyphs)
+        super().__init__("bottleneck", glyphs)
         self._session, self._diagnose, self._step = session, diagnose, step
         self._chosen = ""
         self._shown: Diagnosis | None = diagnose(session)
@@ -148,7 +148,7 @@ class FindingsDialog(Dialog[None]):
                 lines += [*_evidence(finding, cells), ()]
         for row in self._shown.not_looked_at:
             which = ", ".join(row.rules) if len(row.rules) <= _MOST_NAMED else f"{len(row.rules)} rules"
-            lines += wrapped(f"not looked at: {which} ({row.reason})", cells, "dim")
+            lines += wrapped(f"skipped: {which} ({row.reason})", cells, "dim")
         return lines
 
     def _caption_keys(self) -> None:
@@ -158,7 +158,7 @@ class FindingsDialog(Dialog[None]):
             captions.insert(0, f"Enter {_words(chosen.advice)}")
         if len(self._findings) > 1:
             captions.append("up, down choose")
-        self.captions("what binds now", "  ".join([*captions, "Esc close"]))
+        self.captions("bottleneck", "  ".join([*captions, "Esc close"]))
 
     def frames_arrived(self, session: Session) -> None:
         self._session, self._shown = session, self._diagnose(session)
@@ -186,7 +186,7 @@ class FindingsDialog(Dialog[None]):
 def _words(advice: Advice) -> str:
     if isinstance(advice, ParameterAdvice):
         return f"stage {advice.name}"
-    return f"look at session {advice.backend[0]}"
+    return f"open session {advice.backend[0]}"
 
 
 def _styled(sign: str, finding: Finding, cells: int) -> list[Line]:

@@ -34,7 +34,7 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, labelled, wrapped
 # Details of an experiment: values, pairs, every figure, the trade; stop, copy, and B kept.
 
 _RUNNING: Final = "s stop  y copy  Esc back"
-_OVER: Final = "{keep}y copy  Esc put aside"
+_OVER: Final = "{keep}y copy  Esc close"
 _TABLE: Final = "figure "
 """How the table of `switchback.words.text` begins; a sentence and an empty line follow it."""
 _COLUMN: Final = re.compile(r"\S+(?: \S+)*")
@@ -114,8 +114,10 @@ class ProgressDialog(Dialog[ExperimentState]):
 
     def _ask_to_stop(self) -> None:
         where = self._experiments.state().where
-        which, load = (f" ({where})", "") if where else ("", "; the load goes on")
-        question = (Paragraph(f"The experiment{which} ends without a verdict. Everything is put back{load}."),)
+        which, load = (f" ({where})", "") if where else ("", "; the load continues")
+        question = (
+            Paragraph(f"The experiment{which} ends without a verdict. The original values are restored{load}."),
+        )
         choices = (AnswerKey(("y", "enter"), "stop it", True),)
         self.app.push_screen(ConfirmDialog("stop the experiment?", question, choices, self.glyphs), self._answered)
 
@@ -186,7 +188,7 @@ def load_found(session: Session, busy: str, for_s: float) -> LoadFound:
 
 
 def noise_words(preview: ExperimentPreview, for_s: float, *, of_this_screen: bool) -> str:
-    """Return how much pairs of blocks differ on this machine and load, and the difference that is seen within the time."""
+    """Return how much pairs of blocks differ here, and the difference that is seen within the time."""
     if preview.pair_sd is None:
         hint = ": pgtop-tune experiment noise measures it" if of_this_screen else ""
         return f"not known for this machine and load{hint}"
@@ -332,7 +334,7 @@ class StartDialog(Dialog[ExperimentRequest]):
             )
             if score := self._preview.score:
                 lines += labelled("score", score, cells, PLAIN, _LABEL_CELLS)
-        lines += [(), *wrapped("Each switch is a change set of the journal; at the end all is put back.", cells, "dim")]
+        lines += [(), *wrapped("Every switch is journaled; the original values are restored.", cells, "dim")]
         return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:

@@ -137,7 +137,7 @@ def _row(name: str, latencies: LatencySummary, result: RunResult) -> list[tuple[
 
 
 def _statements(result: RunResult, cells: int) -> list[Line]:
-    """Return the mean latency of each statement, where that was asked for, and what the server says of its execution."""
+    """Return the mean latency of each statement, where that was requested, and the server's times of its execution."""
     report, times = result.report, result.server_times
     if report is None:
         return []

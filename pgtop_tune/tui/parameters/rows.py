@@ -622,7 +622,7 @@ def pending_words(conditions: ChangeConditions) -> str:
     if conditions.keep_within_s is None:
         return "confirmed at once, without a deadline"
     wires = f", or at once at {conditions.wires}" if conditions.wires else ""
-    return f"auto-revert after {conditions.keep_within_s:g} s{wires}"
+    return f"reverts after {conditions.keep_within_s:g} s unless confirmed (Y){wires}"
 
 
 def figures_line(session: Session) -> Line:

@@ -283,7 +283,7 @@ def _over(state: ExperimentState, glyphs: Glyphs, details: str, keep: str) -> li
         *_where(state),
         Phrase(_verdict_estimate(state, glyphs) if state.effect is not None else ()),
         Phrase(((keep, "key"), (" keep B", PLAIN)) if state.better and keep else ()),
-        Phrase((("values are put back", PLAIN),) if put_back else (), 2),
+        Phrase((("values restored", PLAIN),) if put_back else (), 2),
         _details(details, 1),
     ]
 

@@ -104,7 +104,7 @@ async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None
         await rig.sees("there is no trip wire on 'p98'")
         await rig.press("escape")
         await rig.until(lambda: not isinstance(rig.app.screen, ConditionsDialog))
-        await rig.sees("auto-revert after 5 s, or at once at p99>5")
+        await rig.sees("reverts after 5 s unless confirmed (Y), or at once at p99>5")
         await rig.press("a")
         await rig.sees("is now 2GB")
         assert control.terms.keep_within_s == 5.0

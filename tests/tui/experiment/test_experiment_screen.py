@@ -135,11 +135,11 @@ async def test_a_running_one_is_stopped_after_a_question_and_undo_waits() -> Non
         await rig.press("x")
         await rig.sees("-0.3 % … +8.2 %")
         await rig.press("s")
-        await rig.sees("Everything is put back")
+        await rig.sees("The original values are restored")
         await rig.press("escape")
         assert experiments.stops == 0
         await rig.press("s")
-        await rig.sees("Everything is put back")
+        await rig.sees("The original values are restored")
         await rig.press("y")
         await rig.until(lambda: experiments.stops == 1)
 
@@ -170,7 +170,7 @@ async def test_a_verdict_that_was_read_is_put_aside_and_the_key_begins_the_next(
     experiments = ScriptedExperiments(replace(BETTER, ending="worse", better=False))
     async with running_screen(parameters=ScriptedParameters(), experiments=experiments, knobs=KNOBS) as rig:
         await rig.press("x")
-        await rig.sees("put aside")
+        await rig.sees("Esc close")
         await rig.press("escape")
         await rig.until(lambda: "B is worse" not in rig.text())
         await rig.press("x")
@@ -191,7 +191,7 @@ async def test_one_of_another_program_is_shown_stopped_and_put_aside_and_undo_wa
         await rig.sees("The experiment (detached) ends without a verdict")
         await rig.press("y")
         await rig.until(lambda: other.stops == 1)
-        await rig.sees("put aside")
+        await rig.sees("Esc close")
         await rig.press("escape")
         await rig.until(lambda: "interrupted" not in rig.text())
         await rig.press("x")
@@ -252,7 +252,7 @@ def test_the_table_of_the_details_keeps_its_verdicts_beside_the_figures_at_80_co
 
 def test_of_a_killed_program_nobody_says_that_its_values_are_put_back() -> None:
     over = replace(BETTER, better=False, where="detached")
-    assert "values are put back" in plain_text(experiment_line(over, 120, UNICODE, "x", "Y"))
+    assert "values restored" in plain_text(experiment_line(over, 120, UNICODE, "x", "Y"))
     killed = plain_text(experiment_line(replace(over, ending=KILLED), 120, UNICODE, "x", "Y"))
     assert killed.startswith(" A/B killed  detached")
     assert "put back" not in killed

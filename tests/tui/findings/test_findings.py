@@ -88,7 +88,7 @@ async def test_the_session_that_others_wait_for_is_one_key_further() -> None:
     async with running_screen(source, size=(140, 40)) as rig:
         await _sees(rig, STALLED, "w session 900")
         await rig.press("w")
-        await rig.sees("Enter look at session 900")
+        await rig.sees("Enter open session 900")
         await rig.press("enter")
         await rig.sees("session 900")
         await rig.sees("idle in transaction")

@@ -207,7 +207,7 @@ _TRANSPARENT: Final = (("anon", metrics.ANON_HUGE), ("shmem", details.SHMEM_HUGE
 
 
 def summary_rows(width: int, height: int) -> int:
-    """Return six lines on a small screen, a third of a large one, at most fourteen; half of a wide one, with histories."""
+    """Return six lines on a small screen, a third of a large one up to fourteen, half of a wide one with histories."""
     if width >= HALVES_FROM:
         return max(height // 2, _FEWEST)
     return min(max(height // _SHARE, _FEWEST), _MOST)

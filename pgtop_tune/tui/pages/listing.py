@@ -158,7 +158,7 @@ def _name(table: PageTable, row: Any) -> str:
 
 
 def _foremost(table: PageTable, view: ListingView, row: Any, kept: Hashable) -> PageColumn | None:
-    """Return the number that the table is sorted by, else the one that stood here before, else the first that is known."""
+    """Return the number that the table is sorted by, else the one shown before, else the first that is known."""
     key, *columns_after = shown_columns(table, view)
     numbers = [column for column in columns_after if _is_number(column)]
     # A table that is sorted by its key column at first has a number there, and not a name.
@@ -462,7 +462,7 @@ def sideways(table: PageTable, view: ListingView, by: int, width: int) -> Listin
 
 
 def sort_in_sight(table: PageTable, view: ListingView, width: int) -> ListingView:
-    """Return the view scrolled no further than it takes to see the column sorted by; as it is where that has no room."""
+    """Return the view scrolled just as far as it takes to see the column sorted by, where that has room."""
     columns = len(shown_columns(table, view))
     for past in sorted(range(columns), key=lambda past: abs(past - view.scrolled_past)):
         scrolled_to = replace(view, scrolled_past=past)

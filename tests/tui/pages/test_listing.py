@@ -119,7 +119,7 @@ VIEW = st.builds(
     selected=st.none() | st.integers(0, 30),
     tagged=st.frozensets(st.integers(0, 30), max_size=4),
     top=st.integers(0, 40),
-    left=st.integers(0, 12),
+    scrolled_past=st.integers(0, 12),
     columns=st.frozensets(st.sampled_from([each.id for each in TABLE.columns])),
 )
 
@@ -187,7 +187,7 @@ def test_sideways_the_key_and_the_elastic_last_column_stay_and_every_other_can_b
 
 @given(cells=st.integers(40, 200), left=st.integers(0, 9), sort=st.sampled_from(["key", "name", "size"]))
 def test_the_column_sorted_by_comes_into_sight(cells: int, left: int, sort: str) -> None:
-    view = listing.sideways(TABLE, replace(first_view(TABLE), sort=sort, left=left), 0, cells)
+    view = listing.sideways(TABLE, replace(first_view(TABLE), sort=sort, scrolled_past=left), 0, cells)
     view = listing.sort_in_sight(TABLE, view, cells)
     assert sort in [each.id for each in listing.placed(TABLE, view, cells)[0]]
 
@@ -295,7 +295,7 @@ def test_a_wide_screen_shows_every_column_a_table_begins_with(page: Page) -> Non
 def test_sorting_by_a_column_that_has_no_room_leaves_the_view_where_it_is() -> None:
     wide = column("wide", 50, value=lambda row: row.size)
     table = table_of(KEY, NAME, wide, LAST)
-    view = replace(first_view(table), sort="wide", left=1)
+    view = replace(first_view(table), sort="wide", scrolled_past=1)
     assert listing.sort_in_sight(table, view, 60) == view
 
 
